@@ -1,0 +1,56 @@
+# From a fresh clone: `make demo` and `make test` each do all their set-up first. `make help` lists the rest.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+PIP     = $(BIN)/python -m pip --disable-pip-version-check
+MODEL   = smollm2-135m-q4
+
+.PHONY: help demo test test-long bench lint clean setup setup-dev
+
+help:             ## what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
+
+demo: setup       ## fine-tune the embedded model, evaluate eight test sets, write runs/demo/report.html
+	$(BIN)/oodles fetch $(MODEL)
+	$(BIN)/oodles demo
+
+test: setup-dev lint   ## lint, types and tests
+	$(BIN)/oodles fetch $(MODEL)
+	$(BIN)/oodles fetch tiny-llama-untrained
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-long: setup-dev   ## campaigns too long for every day
+	$(BIN)/oodles fetch $(MODEL)
+	$(BIN)/python -m pytest -m long --timeout 7200 $(PYTEST_ARGS)
+
+bench: setup-dev       ## benchmarks, into benchmarks/results.json
+	$(BIN)/python -m benchmarks
+
+lint: setup-dev        ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:            ## remove the environment and caches; keeps runs/
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+
+setup: $(VENV)/.train
+setup-dev: $(VENV)/.dev
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "oodles needs Python 3.11 or later; set PYTHON=python3.11"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+# torch first and alone: a package that asks for any torch must find the pinned one there
+$(VENV)/.torch: constraints.txt | $(BIN)/python
+	@echo "installing into $(VENV) (some minutes the first time)"
+	$(PIP) install --quiet --constraint constraints.txt torch
+	touch $@
+
+$(VENV)/.train: pyproject.toml $(VENV)/.torch
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[train]'
+	touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/.torch
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[train,data,dev]'
+	touch $@ $(VENV)/.train

@@ -1,0 +1,205 @@
+"""OODCallback: at the scheduled steps, score the suite and hand the scores to the store.
+
+Our own training uses it; so can any transformers Trainer:
+
+    callback = oo.OODCallback(suite="mini", in_domain="daily", run="my-run", out="runs/mine")
+    Trainer(model, ..., processing_class=tokenizer, callbacks=[callback]).train()
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oodles.environment import environment
+from oodles.errors import MissingExtraError, ModelError, StoreError
+from oodles.patterns import render
+from oodles.records import Evaluation, Pattern, PromptSet, Suite, role_of
+from oodles.schedule import schedule
+from oodles.scoring import Plan, predict, prepare
+from oodles.sources import load_examples
+from oodles.store import STORE_SCHEMA, RunFolder, claim_folder, commit, copy_score, disk_errors, log_line, read_scores, write_json
+from oodles.suite import load_suite, pattern_of, test_sets_of
+
+try:
+    from transformers import TrainerCallback
+except ImportError:
+    raise MissingExtraError("OODCallback", "train") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """What a callback tells whoever listens."""
+
+    text: str = ""  # a line that stays
+    doing: str = ""  # what is being done now
+    work: float = 0.0  # prompt characters computed
+
+
+Listener = Callable[[Heard], None]
+
+
+def render_sets(suite: Suite, pattern: Pattern, in_domain: str, evaluation: Evaluation) -> tuple[PromptSet, ...]:
+    """The test sets of a run, rendered, each with its own limit."""
+    sets = []
+    for data in test_sets_of(suite, evaluation.test_sets):
+        inside = role_of(data.name, in_domain) == "in_domain"
+        limit = evaluation.limit_in_domain if inside else evaluation.limit
+        sets.append(render(pattern, load_examples(suite, data), data.name, limit))
+    return tuple(sets)
+
+
+class OODCallback(TrainerCallback):  # type: ignore[misc]
+    """Evaluates all test sets of a suite during training and keeps every prediction.
+
+    Parameters
+    ----------
+    suite : name, TOML path or `Suite`.
+    in_domain : the test set that is in-domain for what is being trained.
+    run : name of the run.
+    out : folder of the study; the run goes to ``<out>/runs/<run>``.
+    steps : "log", "linear" or a list; step 0 and the last are always added.
+    pattern, test_sets, limit, limit_in_domain, batch_tokens, keep_adapters : as in a study's TOML.
+    model, train_set, shots, seed : what the long table should say of the run.
+    tokenizer : if the Trainer has no ``processing_class``.
+    """
+
+    def __init__(
+        self,
+        *,
+        suite: str | Path | Suite,
+        in_domain: str,
+        run: str | RunFolder,
+        out: str | Path = "",
+        pattern: str | Pattern = "",
+        evaluation: Evaluation | None = None,
+        tokenizer: Any = None,
+        listener: Listener | None = None,
+        baseline: RunFolder | None = None,
+        model: str = "",
+        shots: int | None = None,
+        seed: int | None = None,
+        **options: Any,
+    ) -> None:
+        self._suite = load_suite(suite)
+        self._in_domain = in_domain
+        test_sets_of(self._suite, (in_domain,))
+        self._pattern = pattern if isinstance(pattern, Pattern) else pattern_of(self._suite, pattern)
+        self._evaluation = evaluation or Evaluation(**options)
+        self._sets = render_sets(self._suite, self._pattern, in_domain, self._evaluation)
+        self._tokenizer = tokenizer
+        self._listener = listener or (lambda _: None)
+        self._baseline = baseline
+        self._about = {"model": {"label": model}, "shots": shots, "seed": seed}
+        self._folder = run if isinstance(run, RunFolder) else self._begin(run, Path(out))
+        self._plans: dict[str, Plan] = {}
+        self._schedule: tuple[int, ...] = ()
+        self._loss = float("nan")
+
+    def _begin(self, run: str, out: Path) -> RunFolder:
+        """A run folder for somebody else's training."""
+        folder = RunFolder(out / "runs" / run)
+        if folder.path.exists():
+            raise StoreError(f"{folder.path}: a run of this name is there; choose another run name or remove it")
+        claim_folder(out, out.resolve().name, self._suite.name)
+        spec = {
+            "schema": STORE_SCHEMA,
+            "run_id": None,  # somebody else's training: what decided it is not known here
+            "name": run,
+            "suite": self._suite.name,
+            "train_set": self._in_domain,
+            "pattern": {"name": self._pattern.name, "text": self._pattern.text, "answers": self._pattern.answers},
+            "data_seed": None,
+            **self._about,
+        }
+        write_json(folder.env, environment())
+        write_json(folder.spec, spec)
+        return folder
+
+    # what transformers calls
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Prepare every set, and score the model before training."""
+        model, tokenizer = kwargs["model"], self._tokenizer or kwargs.get("processing_class")
+        if tokenizer is None:
+            raise ModelError("OODCallback: the Trainer has no processing_class; pass tokenizer=... to the callback")
+        evaluation = self._evaluation
+        self._schedule = schedule(evaluation.steps, state.max_steps, evaluation.points)
+        for prompts in self._sets:
+            self._plans[prompts.name] = prepare(model, tokenizer, prompts, batch_tokens=evaluation.batch_tokens)
+        if state.global_step in self._schedule:
+            self._evaluate(model, state)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float] | None = None, **kwargs: Any) -> None:
+        self._loss = (logs or {}).get("loss", self._loss)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Score at the scheduled steps."""
+        if state.global_step in self._schedule:
+            self._evaluate(kwargs["model"], state)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The run is done when its last scheduled step is committed."""
+        if state.global_step not in {line["step"] for line in read_scores(self._folder)}:
+            self._evaluate(kwargs["model"], state)  # training was stopped before its planned end
+        write_json(self._folder.done, {"schema": STORE_SCHEMA, "last_step": state.global_step})
+
+    # the work
+
+    def _evaluate(self, model: Any, state: Any) -> None:
+        started, values = time.monotonic(), {}
+        step = state.global_step
+        donated = self._donated(step)
+        for prompts in self._sets:
+            self._tell(doing=f"{self._folder.name} step {step}/{state.max_steps} {prompts.name}")
+            line = donated.get((prompts.name, prompts.hash))
+            if line is not None and self._baseline is not None:
+                copy_score(self._baseline, self._folder, line)
+            else:
+                predictions = predict(model, self._plans[prompts.name], prompts)
+                line = commit(self._folder, step, prompts, predictions, role_of(prompts.name, self._in_domain))
+            values[prompts.name] = line["metrics"]
+            self._tell(work=float(sum(len(p.text) for p in prompts.prompts)))
+        if self._evaluation.keep_adapters:
+            save_adapter(model, self._folder.adapter(step))
+        text = evaluation_line(step, state.max_steps, self._loss, values, self._in_domain, self._pattern.answers[0])
+        log_line(self._folder, f"{text}  ({time.monotonic() - started:.1f} s)")
+        self._tell(text=f"{self._folder.name}  {text}")
+
+    def _donated(self, step: int) -> dict[tuple[str, str], dict[str, Any]]:
+        """Evaluations of the untrained model that another run has made already."""
+        if step or self._baseline is None:
+            return {}
+        return {(line["test_set"], line["prompts"]): line for line in read_scores(self._baseline) if line["step"] == 0}
+
+    def _tell(self, text: str = "", doing: str = "", work: float = 0.0) -> None:
+        self._listener(Heard(text=text, doing=doing, work=work))
+
+
+def evaluation_line(
+    step: int, last: int, loss: float, values: Mapping[str, Mapping[str, Any]], in_domain: str, first_answer: str
+) -> str:
+    """One plain line per evaluation: in-domain accuracy, OOD accuracies, and how often the first answer is given."""
+    share = f"share:{first_answer.strip()}"
+    mean_share = sum(v[share] for v in values.values()) / len(values)
+    order: Sequence[str] = sorted(values, key=lambda name: name != in_domain)
+    accuracies = "  ".join(f"{name} {values[name]['accuracy']:.2f}" for name in order)
+    shown = "-" if loss != loss else f"{loss:.3f}"  # no step was logged yet
+    return f"step {step}/{last}  loss {shown}  {accuracies}  {first_answer.strip()} {mean_share:.2f}"
+
+
+def save_adapter(model: Any, path: Path) -> None:
+    """The adapter alone, written aside; a model without one is not kept."""
+    if not hasattr(model, "peft_config"):
+        return
+    aside = path.with_name(f".{path.name}.part")
+    with disk_errors(path):
+        shutil.rmtree(aside, ignore_errors=True)
+        model.save_pretrained(aside)
+        (aside / "README.md").unlink(missing_ok=True)  # a model card template with nothing filled in
+        shutil.rmtree(path, ignore_errors=True)
+        aside.rename(path)

@@ -1,0 +1,107 @@
+"""Study -> runs: every run of the grid with its data drawn and its id settled, before anything is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from oodles.errors import ConfigError
+from oodles.fewshot import draw
+from oodles.models import resolve_model
+from oodles.records import Draw, Example, ModelSpec, Pattern, RunSpec, Study, Suite, role_of
+from oodles.schedule import schedule
+from oodles.sources import load_examples, set_hash
+from oodles.suite import load_suite, pattern_of, test_sets_of, train_set_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A run and the shots it is trained on."""
+
+    spec: RunSpec
+    draw: Draw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A study, resolved: its suite and all its jobs."""
+
+    study: Study
+    suite: Suite
+    jobs: tuple[Job, ...]
+    caveats: tuple[str, ...]
+
+
+def expand(study: Study) -> Plan:
+    """All runs of a study, in a fixed order. Reads the train sets, loads no model."""
+    suite = load_suite(study.suite, study.folder)
+    patterns = [pattern_of(suite, name) for name in study.patterns or ("",)]
+    models = [resolve_model(m, study.folder, study.sources.get(m)) for m in study.models]
+    train = {name: load_examples(suite, train_set_of(suite, name)) for name in study.train_sets}
+    _check_test_sets(suite, study)
+    several = len(patterns) > 1
+    grid = product(models, study.train_sets, patterns, study.shots, study.seeds)
+    jobs = tuple(_job(study, suite, train, *cell, several=several) for cell in grid)
+    names = [job.spec.name for job in jobs]
+    repeated = {n for n in names if names.count(n) > 1}
+    if repeated:
+        raise ConfigError(f"study {study.name}: two runs are named '{min(repeated)}'; list each model, seed and size once")
+    return Plan(study=study, suite=suite, jobs=jobs, caveats=_caveats(study))
+
+
+def _job(
+    study: Study,
+    suite: Suite,
+    train: Mapping[str, tuple[Example, ...]],
+    model: ModelSpec,
+    train_set: str,
+    pattern: Pattern,
+    shots: int,
+    seed: int,
+    *,
+    several: bool,
+) -> Job:
+    data_seed = seed if study.data_seeds == "seed" else study.data_seeds
+    drawn = draw(train[train_set], train_set, shots, data_seed)
+    spec = RunSpec(
+        name=f"{model.label}_{train_set}_{seed}_{shots}" + (f"_{pattern.name}" if several else ""),
+        model=model,
+        suite=suite.name,
+        train_set=train_set,
+        train_hash=set_hash(train[train_set]),
+        draw_hash=drawn.hash,
+        pattern=pattern,
+        shots=shots,
+        seed=seed,
+        data_seed=data_seed,
+        lora=study.lora,
+        recipe=study.recipe,
+        evaluation=study.evaluation,
+    )
+    schedule_of(spec)  # a step beyond the end is an error now, not after an hour
+    return Job(spec=spec, draw=drawn)
+
+
+def schedule_of(spec: RunSpec) -> tuple[int, ...]:
+    """The steps at which a run is evaluated."""
+    last = -(-spec.shots // spec.recipe.batch_size) * spec.recipe.epochs
+    return schedule(spec.evaluation.steps, last, spec.evaluation.points)
+
+
+def _check_test_sets(suite: Suite, study: Study) -> None:
+    names = {data.name for data in test_sets_of(suite, study.evaluation.test_sets)}
+    for train_set in study.train_sets:
+        if not any(role_of(name, train_set) == "in_domain" for name in names):
+            raise ConfigError(
+                f"study {study.name}: no test set '{train_set}' is evaluated, so runs trained on it have no in-domain score; add it"
+            )
+    if len(names) < 3:
+        raise ConfigError(f"study {study.name}: {len(names)} test sets; expected the in-domain one and at least two OOD sets")
+
+
+def _caveats(study: Study) -> tuple[str, ...]:
+    sampled = study.evaluation.limit_in_domain
+    if sampled is None:
+        return ()
+    return (f"the in-domain set is a sample of {sampled}: noise in it biases partial correlations upward",)

@@ -1,0 +1,101 @@
+"""Run all that is missing of a study, here."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from oodles.errors import ConfigError, OodlesError, StoreError
+from oodles.grid import Job, Plan, expand, schedule_of
+from oodles.models import model_path, require_training
+from oodles.progress import Progress
+from oodles.records import Study
+from oodles.store import RunFolder, check_same_run, claim_folder, locked, log_line, write_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a study's runs."""
+
+    out: Path
+    done: tuple[str, ...]  # finished now
+    skipped: tuple[str, ...]  # finished before
+    failed: tuple[tuple[str, str], ...]  # name and reason
+
+
+def run(study: Study, out: str | Path | None = None, *, where: str = "here") -> Outcome:
+    """Run what is missing of a study; finished runs are skipped, one failure does not stop the rest.
+
+    Parameters
+    ----------
+    study : from `load_study`.
+    out : folder of the study; the study's own `out` if not given.
+    where : "here".
+    """
+    if where != "here":
+        raise ConfigError(f"where is '{where}', expected 'here'")
+    plan = expand(study)
+    root = Path(out if out is not None else study.out)
+    require_training("oodles run")
+    for job in plan.jobs:
+        model_path(job.spec.model)  # a model that is not there is an error now, not after the first run
+    with locked(root):
+        claim_folder(root, study.name, plan.suite.name)
+        return _run_missing(plan, root)
+
+
+def _run_missing(plan: Plan, root: Path) -> Outcome:
+    folders = [RunFolder(root / "runs" / job.spec.name) for job in plan.jobs]
+    for job, folder in zip(plan.jobs, folders, strict=True):
+        check_same_run(folder, job.spec)
+    todo = [(job, folder) for job, folder in zip(plan.jobs, folders, strict=True) if folder.status != "done"]
+    done: list[str] = []
+    failed: list[tuple[str, str]] = []
+    with Progress(sum(work_of(plan, job) for job, _ in todo), plan.study.name) as progress:
+        for job, folder in todo:
+            reason = _try(job, plan, folder, progress, folders)
+            if reason is None:
+                done.append(folder.name)
+            else:
+                failed.append((folder.name, reason))
+                progress.say(f"{folder.name} failed: {reason}")
+    skipped = tuple(f.name for f in folders if f.status == "done" and f.name not in done)
+    return Outcome(out=root, done=tuple(done), skipped=skipped, failed=tuple(failed))
+
+
+def _try(job: Job, plan: Plan, folder: RunFolder, progress: Progress, folders: list[RunFolder]) -> str | None:
+    """Run one job; the reason if it failed."""
+    from oodles.callback import Heard
+    from oodles.runner import run_one
+
+    def listen(heard: Heard) -> None:
+        progress.advance(heard.work)
+        if heard.doing:
+            progress.label(heard.doing)
+        if heard.text:
+            progress.say(heard.text)
+
+    try:
+        run_one(job, plan.suite, folder, listen, folders)
+    except StoreError:
+        raise  # no other run could be kept either
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if not isinstance(error, OodlesError):
+            reason = f"{type(error).__name__}: {reason}"
+        write_json(folder.failed, {"reason": reason, "log": folder.log.name})
+        log_line(folder, traceback.format_exc())
+        return reason
+    return None
+
+
+def work_of(plan: Plan, job: Job) -> float:
+    """Work of a run in prompt characters, for the time left; the callback counts in the same unit."""
+    from oodles.callback import render_sets
+
+    spec = job.spec
+    sets = render_sets(plan.suite, spec.pattern, spec.train_set, spec.evaluation)
+    characters = sum(len(p.text) for prompts in sets for p in prompts.prompts)
+    return float(characters * len(schedule_of(spec)))
+
