@@ -1,0 +1,560 @@
+"""Simulated trajectories with known correlations: do the intervals and tests hold?
+
+    python -m benchmarks.statistics                          short: a few cells, seconds
+    python -m benchmarks.statistics --long --seed 0 --out build/statistics.json
+    python -m benchmarks.statistics --merge build/statistics.json     into benchmarks/results.json
+
+The long form prints each cell as it is done and writes it at once; started again with the same --out and --seed it goes
+on where it stopped. A cell is a scenario, a true correlation and a method. Reported are the share of data sets whose
+test rejects at 5 % and the share of 95 % intervals that cover the estimand. The estimand is what the method estimates
+with endless data of this kind: the ratio of residual products summed over all data sets of the cell (for `run-mean`,
+the mean of its Fisher z), so that attenuation by noise is not counted as an error of the interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import special
+
+from oodles import noise
+from oodles.estimates import Estimate, Recipe, estimate, usable_points
+from oodles.series import Series
+
+Array = NDArray[np.float64]
+
+SIZES = np.array([635, 1000, 2126, 3200, 4906, 7600, 9815, 30000], dtype=float)
+IN_DOMAIN = 9815.0
+PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7))  # disjoint, so that each holds its own true correlation
+RESIDUAL = 0.025  # sd of the latent residual
+LENGTH = 0.1  # correlation length of a residual, in runs
+SPREAD = 0.3  # sd over runs of Fisher's z where runs differ
+RHOS = (0.0, 0.3, 0.6)
+
+# How OOD scores follow the in-domain score: lines, bends, a plateau, a threshold, and one that falls.
+LINKS: tuple[Callable[[Array], Array], ...] = (
+    lambda z: 0.5 + 0.9 * (z - 0.5),
+    lambda z: 0.5 + 1.6 * (z - 0.5) ** 2,
+    lambda z: 0.45 + 0.35 * np.sqrt(np.maximum(z - 0.45, 0.0)),
+    lambda z: 0.5 + 0.25 * special.expit((z - 0.72) * 25),
+    lambda z: 0.55 - 0.3 * (z - 0.5),
+    lambda z: 0.5 + 0.35 * (1 - np.exp(-8 * np.maximum(z - 0.5, 0.0))),
+    lambda z: 0.5 + 0.5 * (z - 0.5) + 0.05 * np.sin(14 * z),
+    lambda z: 0.62 - 1.2 * (z - 0.7) ** 2,
+)
+LOADINGS = np.array([0.8, 0.8, 0.8, -0.8, 0.3, 0.8, -0.5, -0.5])  # of a drift towards Yes: 2 x share of Yes - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """How trajectories come about."""
+
+    runs: int = 9
+    steps: tuple[int, ...] = (20,)  # cycles over runs
+    offset: float = 0.0  # sd of a run's own level on each set
+    spread: str = "none"  # how Fisher's z differs over runs: none, normal, skewed, outlier
+    walk: bool = False  # random walks instead of short-memory residuals
+    log_steps: bool = False
+    share: int = 1  # runs per seed; those share levels and z
+    saturated: bool = False
+    drift: float = 0.0  # sd of a common drift towards one answer
+    gaps: float = 0.0  # share of scores that are missing
+
+
+B = Scenario(offset=RESIDUAL)
+SCENARIOS: dict[str, Scenario] = {}
+for _steps in (20, 60):
+    for _runs in (9, 3):
+        _size = Scenario(runs=_runs, steps=(_steps,))
+        SCENARIOS |= {
+            f"A {_runs}x{_steps}": _size,
+            f"B {_runs}x{_steps}": replace(_size, offset=RESIDUAL),
+            f"C {_runs}x{_steps}": replace(_size, offset=RESIDUAL, spread="normal"),
+            f"D {_runs}x{_steps}": replace(_size, walk=True),
+        }
+SCENARIOS |= {
+    "8 steps": replace(B, steps=(8,)),
+    "12 steps": replace(B, steps=(12,)),
+    "5 runs": replace(B, runs=5),
+    "5 runs, differing": replace(B, runs=5, spread="normal"),
+    "log-spaced steps": replace(B, log_steps=True),
+    "unequal steps": replace(B, steps=(20, 50, 100)),
+    "shared seeds, 6 x 3": replace(B, runs=18, share=3, spread="normal"),
+    "skewed runs": replace(B, spread="skewed"),
+    "outlier runs": replace(B, spread="outlier"),
+    "saturation": replace(B, saturated=True),
+    "Yes drift": replace(B, drift=0.03),
+    "missing steps": replace(B, gaps=0.2),
+}
+MAIN = tuple(name for name in SCENARIOS if name[1:2] == " " and name[0] in "ABCD" and " 9x" in name)
+HARD = tuple(name for name in SCENARIOS if name not in MAIN and " 3x" not in name)
+FEW = tuple(name for name in SCENARIOS if " 3x" in name)
+
+JACKKNIFE_POOLED, JACKKNIFE_RUN = "jackknife, pooled", "jackknife, run"
+RUN_MEAN = "run-mean, separate"
+METHODS: dict[str, Recipe] = {
+    JACKKNIFE_POOLED: Recipe(),
+    JACKKNIFE_RUN: Recipe(within="run"),
+    RUN_MEAN: Recipe(within="separate", interval="run-mean"),
+    "naive, pooled": Recipe(interval="naive"),
+    "naive, run": Recipe(within="run", interval="naive"),
+    "bootstrap, pooled": Recipe(interval="bootstrap", n_resamples=400),
+    "bootstrap, run": Recipe(within="run", interval="bootstrap", n_resamples=400),
+    "bootstrap-percentile, pooled": Recipe(interval="bootstrap-percentile", n_resamples=400),
+    "bootstrap-percentile, run": Recipe(within="run", interval="bootstrap-percentile", n_resamples=400),
+    "jackknife, pooled, gcv": Recipe(smoothing="gcv"),
+    "jackknife, run, gcv": Recipe(within="run", smoothing="gcv"),
+    "jackknife, pooled, spearman": Recipe(correlation="spearman"),
+    "jackknife, run, spearman": Recipe(within="run", correlation="spearman"),
+    "run-mean, separate, spearman": Recipe(within="separate", interval="run-mean", correlation="spearman"),
+    "jackknife, pooled, linear": Recipe(method="linear"),
+    "jackknife, run, linear": Recipe(method="linear", within="run"),
+    "run-mean, separate, linear": Recipe(method="linear", within="separate", interval="run-mean"),
+    "jackknife, pooled, probit-linear": Recipe(method="probit-linear"),
+    "jackknife, pooled, logit-linear": Recipe(method="logit-linear"),
+}
+CHEAP = (JACKKNIFE_POOLED, JACKKNIFE_RUN, RUN_MEAN, "naive, pooled", "naive, run")
+
+
+def simulate(scenario: Scenario, rho: float, draw: np.random.Generator) -> Series:
+    """One data set: the scores of a group as the analysis sees them."""
+    counts, z, scores = _latent(scenario, rho, draw)
+    runs = np.repeat(np.arange(scenario.runs), counts)
+    observed_z = draw.binomial(int(IN_DOMAIN), np.clip(z, 0.01, 0.995)) / IN_DOMAIN
+    observed = draw.binomial(SIZES.astype(int), np.clip(scores, 0.01, 0.995)) / SIZES
+    if scenario.gaps:
+        observed[draw.random(observed.shape) < scenario.gaps] = np.nan
+    units = np.arange(scenario.runs) // scenario.share
+    return Series(
+        group={},
+        test_sets=tuple(f"set{k}" for k in range(len(SIZES))),
+        in_domain=("in-domain",),
+        run_names=tuple(f"run{r}" for r in range(scenario.runs)),
+        unit_names=tuple(f"unit{u}" for u in range(int(units.max()) + 1)),
+        runs=runs,
+        units=units[runs],
+        steps=np.concatenate([np.arange(count) for count in counts]),
+        covariates=observed_z[:, None],
+        scores=observed,
+        covariate_sizes=np.full((len(z), 1), IN_DOMAIN),
+        sizes=np.broadcast_to(SIZES, observed.shape).copy(),
+    )
+
+
+def _latent(scenario: Scenario, rho: float, draw: np.random.Generator) -> tuple[list[int], Array, Array]:
+    """Steps of each run, and the in-domain and OOD scores before any test set is drawn."""
+    counts = [scenario.steps[r % len(scenario.steps)] for r in range(scenario.runs)]
+    levels = _run_levels(scenario, draw)
+    rhos = _run_rhos(scenario, rho, draw)
+    curves, scores = [], []
+    for run, count in enumerate(counts):
+        times = _times(scenario, count)
+        curves.append(_learning_curve(scenario, times, draw))
+        scores.append(_latent_scores(scenario, curves[-1], times, rhos[run], levels[run], draw))
+    return counts, np.concatenate(curves), np.concatenate(scores)
+
+
+def _times(scenario: Scenario, count: int) -> Array:
+    if scenario.log_steps:
+        return np.concatenate([[0.0], np.logspace(-2, 0, count - 1)])
+    return np.linspace(0.0, 1.0, count)
+
+
+def _learning_curve(scenario: Scenario, times: Array, draw: np.random.Generator) -> Array:
+    top = 0.99 if scenario.saturated else draw.normal(0.85, 0.02)
+    pace = (0.08 if scenario.saturated else 0.25) * np.exp(0.3 * draw.normal())
+    wobble = 0.004 if scenario.saturated else 0.015
+    rising = 0.5 + (top - 0.5) * (1 - np.exp(-times / pace))
+    return np.asarray(rising + wobble * _process(times, 0.05, False, draw), dtype=float)
+
+
+def _process(times: Array, length: float, walk: bool, draw: np.random.Generator) -> Array:
+    """A Gaussian series with unit variance: short memory, or a random walk of mean variance 1."""
+    if walk:
+        steps = np.diff(times, prepend=times[0] - (times[1] - times[0]))
+        walk_ = np.sqrt(2.0) * np.cumsum(draw.normal(size=len(times)) * np.sqrt(np.maximum(steps, 0.0)))
+        return np.asarray(walk_, dtype=float)
+    series = np.empty(len(times))
+    keep = np.exp(-np.diff(times) / length)
+    shocks = draw.normal(size=len(times))
+    series[0] = shocks[0]
+    for t, k in enumerate(keep, start=1):
+        series[t] = k * series[t - 1] + np.sqrt(1 - k * k) * shocks[t]
+    return series
+
+
+def _latent_scores(
+    scenario: Scenario, z: Array, times: Array, rho: Array, level: Array, draw: np.random.Generator
+) -> Array:
+    columns = []
+    drift = scenario.drift * _process(times, 0.3, False, draw) if scenario.drift else np.zeros(len(times))
+    for pair, (i, j) in enumerate(PAIRS):
+        first = _process(times, LENGTH, scenario.walk, draw)
+        second = _process(times, LENGTH, scenario.walk, draw)
+        second = rho[pair] * first + np.sqrt(1 - rho[pair] ** 2) * second
+        for k, residual in ((i, first), (j, second)):
+            columns.append(_score(scenario, z, k, RESIDUAL * residual + level[k]) + LOADINGS[k] * drift)
+    return np.column_stack(columns)
+
+
+def _score(scenario: Scenario, z: Array, k: int, residual: Array) -> Array:
+    if not scenario.saturated:
+        return LINKS[k](z) + residual
+    ceiling = 0.985 - (0.25 + 0.1 * k) * (0.99 - z)
+    return ceiling + residual * np.clip((1 - ceiling) / 0.3, 0.05, 1.0)
+
+
+def _run_levels(scenario: Scenario, draw: np.random.Generator) -> Array:
+    seeds = -(-scenario.runs // scenario.share)
+    return np.repeat(scenario.offset * draw.normal(size=(seeds, len(SIZES))), scenario.share, axis=0)
+
+
+def _run_rhos(scenario: Scenario, rho: float, draw: np.random.Generator) -> Array:
+    """True correlation of each run and pair; the effects have mean 0 on Fisher's scale."""
+    shape = (-(-scenario.runs // scenario.share), len(PAIRS))
+    if scenario.spread == "normal":
+        effect = SPREAD * draw.normal(size=shape)
+    elif scenario.spread == "skewed":
+        effect = SPREAD * (draw.exponential(size=shape) - 1.0)
+    elif scenario.spread == "outlier":
+        far = draw.random(shape) < 0.2
+        effect = np.where(far, 1.0, -0.25) * np.ones(shape)  # mean 0, one run in five far away
+    else:
+        effect = np.zeros(shape)
+    return np.repeat(np.tanh(np.arctanh(rho) + effect), scenario.share, axis=0)
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Outcome:
+    """What a method said about the four pairs of one data set."""
+
+    r: Array
+    low: Array
+    high: Array
+    p_val: Array
+    products: Array  # pairs x (own, own, cross): for the estimand
+
+
+def judge(series: Series, recipe: Recipe) -> Outcome:
+    """Run one method on one data set, pair by pair where scores are missing."""
+    used = series.at(usable_points(series, recipe.within))
+    if used.complete:
+        found = estimate(used, recipe)
+        return _collect([(found, i, j) for i, j in PAIRS])
+    known = ~np.isnan(used.scores)
+    parts = []
+    for i, j in PAIRS:
+        part = used.at(known[:, i] & known[:, j], [i, j])
+        parts.append((estimate(part.at(usable_points(part, recipe.within)), recipe), 0, 1))
+    return _collect(parts)
+
+
+def _collect(parts: list[tuple[Estimate, int, int]]) -> Outcome:
+    def pick(matrix: str) -> Array:
+        return np.array([getattr(f.interval, matrix)[i, j] for f, i, j in parts])
+
+    left = [(f.fit.residuals[:, i], f.fit.residuals[:, j]) for f, i, j in parts]
+    return Outcome(
+        r=np.array([f.r[i, j] for f, i, j in parts]),
+        low=pick("low"),
+        high=pick("high"),
+        p_val=pick("p_val"),
+        products=np.array([(a @ a, b @ b, a @ b) for a, b in left]),
+    )
+
+
+def score_cell(name: str, rho: float, methods: tuple[str, ...], n_sets: int, seed: int) -> dict[str, Any]:
+    """Size and coverage of several methods on the same data sets of a cell."""
+    draw = np.random.default_rng([seed, zlib.crc32(f"{name} {rho}".encode())])
+    said: dict[str, list[Outcome]] = {method: [] for method in methods}
+    for _ in range(n_sets):
+        series = simulate(SCENARIOS[name], rho, draw)
+        for method in methods:
+            said[method].append(judge(_with_units(series, method), METHODS[method.removesuffix(RUNS_AS_UNITS)]))
+    return {method: _summarise(outcomes, method) for method, outcomes in said.items()}
+
+
+RUNS_AS_UNITS = ", runs as units"
+
+
+def _with_units(series: Series, method: str) -> Series:
+    """Where runs share a seed, the seed is the unit unless the method's name says otherwise."""
+    if not method.endswith(RUNS_AS_UNITS):
+        return series
+    return replace(series, units=series.runs, unit_names=series.run_names)
+
+
+def _summarise(outcomes: list[Outcome], method: str) -> dict[str, Any]:
+    r = np.array([o.r for o in outcomes])
+    low, high = np.array([o.low for o in outcomes]), np.array([o.high for o in outcomes])
+    p_val = np.array([o.p_val for o in outcomes])
+    own, other, cross = np.nansum([o.products for o in outcomes], axis=0).T
+    ratio = cross / np.sqrt(own * other)
+    target = np.tanh(np.nanmean(np.arctanh(r), axis=0)) if method.startswith("run-mean") else ratio
+    answered = np.isfinite(low)
+    return {
+        "data_sets": len(outcomes),
+        "rejected": _share(p_val < 0.05, np.isfinite(p_val)),
+        "covered": _share((low <= target) & (target <= high), answered),
+        "half_width": float(np.nanmean(high - low) / 2),
+        "median_r": [round(float(m), 4) for m in np.nanmedian(r, axis=0)],
+        "estimand": [round(float(t), 4) for t in target],
+        "no_interval": float(1 - answered.mean()),
+    }
+
+
+def _share(hits: NDArray[np.bool_], known: NDArray[np.bool_]) -> float:
+    return float(hits[known].mean()) if known.any() else float("nan")
+
+
+# Noise of finite test sets -------------------------------------------------------------------------------------------
+
+STABILITIES = (0.0, 0.5, 0.8, 0.95)
+ITEM_SIZES = ((635, 2126), (2126, 9815))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Simulated:
+    """Per-example outcomes that never were a table."""
+
+    correct: dict[str, NDArray[np.int8]]
+    clusters: dict[str, NDArray[np.int64]]
+
+    def outcomes(self, _series: Series, name: str, _values: Array) -> tuple[noise.Outcomes | None, str]:
+        if name not in self.correct:
+            return None, f"{name}: no records"
+        return noise.Outcomes(correct=self.correct[name], clusters=self.clusters[name], shared=True), ""
+
+
+def simulate_items(
+    sizes: tuple[int, int], rho: float, stability: float, draw: np.random.Generator, per_template: int = 1
+) -> tuple[Series, Simulated]:
+    """Two sets of examples, shared by 9 runs of 60 steps; a share of each example's luck never changes.
+
+    `per_template` examples that share a template share that constant part.
+    """
+    scenario = Scenario(steps=(60,))
+    base = simulate(scenario, rho, draw)  # for its names and shape
+    _, z, scores = _latent(scenario, rho, draw)
+    latent = np.clip(scores[:, :2], 0.01, 0.99)
+    covariates = draw.binomial(int(IN_DOMAIN), np.clip(z, 0.01, 0.995)) / IN_DOMAIN
+    correct, clusters = {}, {}
+    for k, size in enumerate(sizes):
+        template = np.arange(size) // per_template
+        constant = np.sqrt(stability) * draw.normal(size=int(template.max()) + 1)[template]
+        luck = constant + np.sqrt(1 - stability) * draw.normal(size=(len(latent), size))
+        correct[f"set{k}"] = (luck < special.ndtri(latent[:, [k]])).astype(np.int8)
+        clusters[f"set{k}"] = template
+    scores = np.column_stack([correct[f"set{k}"].mean(axis=1, dtype=float) for k in range(2)])
+    series = replace(
+        base,
+        test_sets=("set0", "set1"),
+        covariates=covariates[:, None],
+        scores=scores,
+        sizes=np.broadcast_to(np.array(sizes, dtype=float), scores.shape).copy(),
+    )
+    return series, Simulated(correct, clusters)
+
+
+def score_noise(
+    sizes: tuple[int, int], rho: float, stability: float, n_sets: int, seed: int, per_template: int = 1
+) -> dict[str, Any]:
+    """Median of the corrected correlation, and how often its interval covers the truth."""
+    draw = np.random.default_rng([seed, zlib.crc32(f"{sizes} {rho} {stability} {per_template}".encode())])
+    plain, paired, low, high, binomial, reliability = [], [], [], [], [], []
+    for _ in range(n_sets):
+        series, items = simulate_items(sizes, rho, stability, draw, per_template)
+        found = estimate(series, Recipe())
+        exact = noise.correct(found, items, metric="accuracy", method="gam", level=0.95)
+        ranged = noise.correct(found, None, metric="accuracy", method="gam", level=0.95)
+        plain.append(found.r[0, 1])
+        paired.append(exact.r[0, 1])
+        low.append(exact.low[0, 1])
+        high.append(exact.high[0, 1])
+        binomial.append(ranged.high[0, 1])
+        reliability.append(exact.reliability)
+    covered = [a <= rho <= b for a, b in zip(low, high, strict=True)]
+    return {
+        "data_sets": n_sets,
+        "uncorrected": float(np.nanmedian(plain)),
+        "binomial": float(np.nanmedian(binomial)),
+        "paired": float(np.nanmedian(paired)),
+        "covered": float(np.mean(covered)),
+        "reliability": [round(float(v), 3) for v in np.nanmedian(reliability, axis=0)],
+    }
+
+
+# Speed ---------------------------------------------------------------------------------------------------------------
+
+
+def long_table(n_runs: int, n_steps: int, seed: int) -> pd.DataFrame:
+    """A study as a long table: nine runs per group, one in-domain and seven OOD sets."""
+    draw = np.random.default_rng(seed)
+    frames = []
+    for group in range(n_runs // 9):
+        series = simulate(replace(B, steps=(n_steps,)), 0.3, draw)
+        names = ["mnli", *series.test_sets[:7]]
+        values = np.column_stack([series.covariates, series.scores[:, :7]])
+        points = len(values)
+        frames.append(
+            pd.DataFrame(
+                {
+                    "run": np.repeat([f"model{group}_run{r}" for r in series.runs], 8),
+                    "model": f"model{group}",
+                    "train_set": "mnli",
+                    "step": np.repeat(series.steps, 8),
+                    "test_set": np.tile(names, points),
+                    "role": np.tile(["in_domain"] + ["ood"] * 7, points),
+                    "value": values.ravel(),
+                    "n": np.tile([int(IN_DOMAIN), *SIZES[:7].astype(int)], points),
+                }
+            )
+        )
+    return pd.concat(frames, ignore_index=True)
+
+
+def measure_speed(seed: int) -> dict[str, Any]:
+    """Whole study: jackknife, then 2,000 refitted draws of runs, in all groups; and how time grows with runs."""
+    from oodles.correlate import partial_correlations
+
+    found: dict[str, Any] = {"seconds_by_runs": {}}
+    for n_runs in (36, 72, 144, 288):
+        table = long_table(n_runs, 60, seed)
+        start = time.perf_counter()
+        partial_correlations(table)
+        between = time.perf_counter()
+        partial_correlations(table, interval="bootstrap", n_resamples=2000)
+        found["seconds_by_runs"][str(n_runs)] = {
+            "jackknife": round(between - start, 3),
+            "bootstrap": round(time.perf_counter() - between, 3),
+        }
+    one = found["seconds_by_runs"]["144"]
+    found["seconds"] = round(one["jackknife"] + one["bootstrap"], 3)
+    found["refits"] = 16 * 7 * 2 * (1 + 9) + 16 * 7 * 2 * (1 + 9 + 2000)  # groups x sets x ways x fits
+    found["seconds_per_refit"] = found["seconds"] / found["refits"]
+    found["peak_memory_gb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 3)
+    return found
+
+
+# Running it ----------------------------------------------------------------------------------------------------------
+
+
+def plan(long: bool) -> Iterator[tuple[str, Callable[[int], Any]]]:
+    """Every piece of work with its name, in order."""
+    sets = 1000 if long else 40
+    for name in MAIN if long else ("A 9x20", "C 9x20"):
+        for rho in RHOS if long else (0.0, 0.6):
+            yield _cell_work(name, rho, CHEAP, sets)
+    if not long:
+        yield _noise_work((635, 2126), 0.6, 0.8, 5)
+        return
+    for name in (*FEW, *HARD):
+        methods: tuple[str, ...] = CHEAP
+        if "shared seeds" in name:
+            methods = (
+                *CHEAP,
+                JACKKNIFE_POOLED + RUNS_AS_UNITS,
+                JACKKNIFE_RUN + RUNS_AS_UNITS,
+                RUN_MEAN + RUNS_AS_UNITS,
+            )
+        for rho in (0.0, 0.6):
+            yield _cell_work(name, rho, methods, 500)
+    others = tuple(method for method in METHODS if method not in CHEAP)
+    for name in ("A 9x20", "B 9x20", "C 9x20", "D 9x20"):
+        for rho in (0.0, 0.6):
+            yield _cell_work(name, rho, others, 300, "others: ")
+    for sizes in ITEM_SIZES:
+        for rho in RHOS:
+            for stability in STABILITIES:
+                yield _noise_work(sizes, rho, stability, 150)
+    for stability in (0.5, 0.8):
+        yield _noise_work((635, 2126), 0.6, stability, 150, per_template=5)
+    yield "speed", measure_speed
+
+
+def _cell_work(
+    name: str, rho: float, methods: tuple[str, ...], sets: int, prefix: str = ""
+) -> tuple[str, Callable[[int], Any]]:
+    return f"{prefix}{name}, rho {rho}", lambda seed: score_cell(name, rho, methods, sets, seed)
+
+
+def _noise_work(
+    sizes: tuple[int, int], rho: float, stability: float, sets: int, per_template: int = 1
+) -> tuple[str, Callable[[int], Any]]:
+    label = f"noise: n {sizes[0]} and {sizes[1]}, rho {rho}, stable {stability}"
+    label += f", {per_template} per template" if per_template > 1 else ""
+    return label, lambda seed: score_noise(sizes, rho, stability, sets, seed, per_template)
+
+
+def run(long: bool, seed: int, out: Path | None) -> dict[str, Any]:
+    """Do what is not done yet, print and save each piece."""
+    done: dict[str, Any] = {"seed": seed, "long": long, "cells": {}}
+    if out is not None and out.is_file():
+        earlier = json.loads(out.read_text())
+        done = earlier if (earlier.get("seed"), earlier.get("long")) == (seed, long) else done
+    for label, work in plan(long):
+        if label in done["cells"]:
+            continue
+        start = time.perf_counter()
+        done["cells"][label] = work(seed)
+        show(label, done["cells"][label], time.perf_counter() - start)
+        if out is not None:
+            save(out, done)
+    return done
+
+
+def show(label: str, found: dict[str, Any], seconds: float) -> None:
+    print(f"{label}  ({seconds:.1f} s)", flush=True)
+    for method, numbers in found.items():
+        if isinstance(numbers, dict) and "rejected" in numbers:
+            print(
+                f"    {method:42s} rejected {numbers['rejected']:6.1%}  covered {numbers['covered']:6.1%}  "
+                f"half width {numbers['half_width']:.2f}  estimand {numbers['estimand']}",
+                flush=True,
+            )
+        else:
+            print(f"    {method}: {numbers}", flush=True)
+
+
+def save(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(".part")
+    aside.write_text(json.dumps(content, indent=1) + "\n")
+    aside.replace(path)
+
+
+def merge(source: Path, target: Path) -> None:
+    """Put the results under the key `statistics` of the benchmark file."""
+    everything = json.loads(target.read_text()) if target.is_file() else {}
+    everything["statistics"] = json.loads(source.read_text())
+    save(target, everything)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--long", action="store_true", help="all scenarios and methods; about an hour on one core")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="JSON to write and to go on from")
+    parser.add_argument("--merge", type=Path, help="put this JSON into benchmarks/results.json and stop")
+    chosen = parser.parse_args(arguments)
+    if chosen.merge:
+        merge(chosen.merge, Path(__file__).parent / "results.json")
+        return 0
+    run(chosen.long, chosen.seed, chosen.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
