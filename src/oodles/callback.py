@@ -23,7 +23,7 @@ from oodles.schedule import schedule
 from oodles.scoring import Plan, predict, prepare
 from oodles.sources import load_examples
 from oodles.store import STORE_SCHEMA, RunFolder, claim_folder, commit, copy_score, disk_errors, log_line, read_scores, write_json
-from oodles.suite import load_suite, pattern_of, test_sets_of
+from oodles.suite import load_suite, pattern_of, select_test_sets
 
 try:
     from transformers import TrainerCallback
@@ -46,7 +46,7 @@ Listener = Callable[[Heard], None]
 def render_sets(suite: Suite, pattern: Pattern, in_domain: str, evaluation: Evaluation) -> tuple[PromptSet, ...]:
     """The test sets of a run, rendered, each with its own limit."""
     sets = []
-    for data in test_sets_of(suite, evaluation.test_sets):
+    for data in select_test_sets(suite, evaluation.test_sets):
         inside = role_of(data.name, in_domain) == "in_domain"
         limit = evaluation.limit_in_domain if inside else evaluation.limit
         sets.append(render(pattern, load_examples(suite, data), data.name, limit))
@@ -87,7 +87,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         self._suite = load_suite(suite)
         self._in_domain = in_domain
-        test_sets_of(self._suite, (in_domain,))
+        select_test_sets(self._suite, (in_domain,))
         self._pattern = pattern if isinstance(pattern, Pattern) else pattern_of(self._suite, pattern)
         self._evaluation = evaluation or Evaluation(**options)
         self._sets = render_sets(self._suite, self._pattern, in_domain, self._evaluation)

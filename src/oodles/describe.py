@@ -12,7 +12,7 @@ from oodles.patterns import render
 from oodles.records import DataSet, Suite, role_of
 from oodles.sources import load_examples
 from oodles.store import RunFolder, read_json, read_scores, run_folders
-from oodles.suite import test_sets_of
+from oodles.suite import select_test_sets
 
 
 def describe_suite(suite: Suite, *, baseline: bool = False) -> list[dict[str, Any]]:
@@ -44,7 +44,7 @@ def describe_plan(plan: Plan) -> dict[str, Any]:
     """What a study would run, with two rendered prompts per test set."""
     first = plan.jobs[0].spec
     sets = []
-    for data in test_sets_of(plan.suite, first.evaluation.test_sets):
+    for data in select_test_sets(plan.suite, first.evaluation.test_sets):
         examples = load_examples(plan.suite, data)
         role = role_of(data.name, first.train_set)
         limit = first.evaluation.limit_in_domain if role == "in_domain" else first.evaluation.limit

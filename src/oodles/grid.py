@@ -12,7 +12,7 @@ from oodles.models import resolve_model
 from oodles.records import Draw, Example, ModelSpec, Pattern, RunSpec, Study, Suite, role_of
 from oodles.schedule import schedule
 from oodles.sources import load_examples, set_hash
-from oodles.suite import load_suite, pattern_of, test_sets_of, train_set_of
+from oodles.suite import load_suite, pattern_of, select_test_sets, train_set_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def schedule_of(spec: RunSpec) -> tuple[int, ...]:
 
 
 def _check_test_sets(suite: Suite, study: Study) -> None:
-    names = {data.name for data in test_sets_of(suite, study.evaluation.test_sets)}
+    names = {data.name for data in select_test_sets(suite, study.evaluation.test_sets)}
     for train_set in study.train_sets:
         if not any(role_of(name, train_set) == "in_domain" for name in names):
             raise ConfigError(

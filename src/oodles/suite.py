@@ -72,7 +72,7 @@ def load_suite(source: str | Path | Suite, folder: str | Path = "") -> Suite:
         description=file.description,
         folder=str(path.parent),
     )
-    _check(suite, path.name)
+    _check(suite, file, path.name)
     return suite
 
 
@@ -100,7 +100,7 @@ def train_set_of(suite: Suite, name: str) -> DataSet:
     return suite.train_sets[name]
 
 
-def test_sets_of(suite: Suite, names: tuple[str, ...] = ()) -> tuple[DataSet, ...]:
+def select_test_sets(suite: Suite, names: tuple[str, ...] = ()) -> tuple[DataSet, ...]:
     """The test sets by name, in the order asked for; all of them if no name is given."""
     for name in names:
         if name not in suite.test_sets:
@@ -108,12 +108,14 @@ def test_sets_of(suite: Suite, names: tuple[str, ...] = ()) -> tuple[DataSet, ..
     return tuple(suite.test_sets[name] for name in names or suite.test_sets)
 
 
-def _check(suite: Suite, where: str) -> None:
+def _check(suite: Suite, file: _File, where: str) -> None:
     """What must hold for every suite, whatever its data say."""
     if not suite.patterns or not suite.test_sets:
         raise ConfigError(f"{where}: expected at least one pattern and one test set")
     for pattern in suite.patterns.values():
         _check_pattern(pattern, f"{where} [patterns.{pattern.name}]")
+    for kind, listed in (("train sets", file.train_sets), ("test sets", file.test_sets)):
+        _check_names([data.name for data in listed], kind, where)
     answers = min(len(p.answers) for p in suite.patterns.values())
     for data in (*suite.train_sets.values(), *suite.test_sets.values()):
         _check_source(data.source, f"{where} [{data.name}]")
@@ -123,6 +125,15 @@ def _check(suite: Suite, where: str) -> None:
         both = set(data.labels) & set(data.drop)
         if both:
             raise ConfigError(f"{where} [{data.name}]: label '{both.pop()}' is both mapped and dropped; choose one")
+
+
+def _check_names(names: list[str], kind: str, where: str) -> None:
+    """A set's name is a file name in the run folder, and its key in the long table."""
+    for name in names:
+        if not name or not all(c.isalnum() or c in "-_.," for c in name) or name.startswith("."):
+            raise ConfigError(f"{where}: name '{name}' in {kind}; expected letters, digits, - _ . and , only")
+        if names.count(name) > 1:
+            raise ConfigError(f"{where}: two {kind} are named '{name}'; expected distinct names")
 
 
 def _check_pattern(pattern: Pattern, where: str) -> None:

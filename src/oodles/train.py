@@ -102,7 +102,7 @@ class AnswerTrainer(Trainer):  # type: ignore[misc]
             logits = logits[:, self.answer_tokens]
         loss = cross_entropy(logits, target)
         if not torch.isfinite(loss):
-            raise ModelError(f"the loss is {float(loss)} at step {self.state.global_step + 1}; lower [train] learning_rate")
+            raise ModelError(f"the loss is {loss.item()} at step {self.state.global_step + 1}; lower [train] learning_rate")
         return (loss, {"logits": logits}) if return_outputs else loss
 
     def _answer_logits(self, model: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:

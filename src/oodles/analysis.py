@@ -1,0 +1,265 @@
+"""The whole analysis as one value: compute it, write it, read it back, show it on a terminal.
+
+Try it::
+
+    found = analyse(table, records)
+    write_results(found, Path("results"))
+    render_terminal(found, Console())
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from oodles import __version__
+from oodles.changes import changes
+from oodles.correlate import PartialCorrelations, partial_correlations
+from oodles.errors import DataError, StoreError
+from oodles.resample import DESCRIPTIVE
+from oodles.verdict import Verdict, verdicts
+
+SCHEMA = 1
+TABLES = ("correlations", "fits", "residuals", "changes")
+SEPARATOR = "; "
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class Analysis:
+    """Everything that follows from a long table."""
+
+    result: PartialCorrelations
+    changes: pd.DataFrame
+    verdicts: tuple[Verdict, ...]
+    version: str = __version__  # of oodles, when it was computed
+
+    @property
+    def robustness(self) -> pd.DataFrame:
+        """Effective robustness: the residuals with their intervals."""
+        return self.result.residuals
+
+
+def analyse(table: pd.DataFrame, records: pd.DataFrame | None = None, **options: Any) -> Analysis:
+    """Partial correlations, changes over training and a verdict per group.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        A long table.
+    records : pandas.DataFrame, optional
+        Per-example outcomes.
+    **options
+        As for `partial_correlations`.
+
+    Returns
+    -------
+    Analysis
+    """
+    result = partial_correlations(table, records, **options)
+    shared = {name: options[name] for name in ("by", "metric", "level", "in_domain") if name in options}
+    return Analysis(result=result, changes=changes(table, **shared), verdicts=verdicts(result))
+
+
+def write_results(analysis: Analysis, out: Path) -> list[Path]:
+    """Write every result as CSV and Parquet beside a `results.json`, which is written last.
+
+    Parameters
+    ----------
+    analysis : Analysis
+        What to write.
+    out : Path
+        A folder, made where absent. Each file is written aside and renamed, so a reader sees whole files only.
+
+    Returns
+    -------
+    list of Path
+        The files.
+    """
+    out = Path(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{out}: cannot be made a folder: {error.strerror or error}") from error
+    written = []
+    for name, frame in _frames(analysis).items():
+        written.append(_put(out / f"{name}.csv", lambda path, f=frame: _as_csv(f).to_csv(path, index=False)))
+        written.append(_put(out / f"{name}.parquet", lambda path, f=frame: f.to_parquet(path, index=False)))
+    text = json.dumps(_summary(analysis), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    written.append(_put(out / "results.json", lambda path: path.write_text(text, encoding="utf-8")))
+    return written
+
+
+def read_results(path: Path) -> Analysis:
+    """Read back what `write_results` wrote, exactly.
+
+    Parameters
+    ----------
+    path : Path
+        The folder, or its `results.json`.
+    """
+    folder = Path(path).parent if Path(path).name == "results.json" else Path(path)
+    summary = _read_summary(folder)
+    frames = {}
+    for name in TABLES:
+        file = folder / f"{name}.parquet"
+        try:
+            frame = pd.read_parquet(file)
+        except (OSError, ValueError) as error:
+            raise DataError(f"{file}: cannot be read; write the results again with oodles analyse") from error
+        frames[name] = frame.assign(caveats=pd.Series([list(map(str, s)) for s in frame["caveats"]], dtype=object))
+    result = PartialCorrelations(
+        table=frames["correlations"],
+        fits=frames["fits"],
+        residuals=frames["residuals"],
+        settings=summary["settings"],
+        caveats=tuple(summary["caveats"]),
+    )
+    told = tuple(Verdict(**verdict) for verdict in summary["verdicts"])
+    return Analysis(result=result, changes=frames["changes"], verdicts=told, version=summary["oodles"])
+
+
+def _frames(analysis: Analysis) -> dict[str, pd.DataFrame]:
+    result = analysis.result
+    tables = (result.table, result.fits, result.residuals, analysis.changes)
+    return dict(zip(TABLES, tables, strict=True))
+
+
+def _as_csv(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(caveats=[SEPARATOR.join(said) for said in frame["caveats"]])
+
+
+def _summary(analysis: Analysis) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "oodles": analysis.version,
+        "settings": dict(analysis.result.settings),
+        "caveats": list(analysis.result.caveats),
+        "verdicts": [asdict(verdict) for verdict in analysis.verdicts],
+        "tables": {name: f"{name}.parquet" for name in TABLES},
+    }
+
+
+def _read_summary(folder: Path) -> Any:
+    file = folder / "results.json"
+    if not file.is_file():
+        raise DataError(f"{folder}: no results.json; expected a folder written by oodles analyse")
+    try:
+        summary = json.loads(file.read_text(encoding="utf-8"))
+        schema = summary["schema"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{file}: not a results file; write the results again with oodles analyse") from error
+    if schema != SCHEMA:
+        raise DataError(f"{file}: schema {schema}, this version reads {SCHEMA}; write the results again")
+    return summary
+
+
+def _put(path: Path, write: Any) -> Path:
+    """Write aside, then rename."""
+    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    os.close(handle)
+    try:
+        write(Path(aside))
+        Path(aside).chmod(0o644)
+        Path(aside).replace(path)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        Path(aside).unlink(missing_ok=True)
+    return path
+
+
+def render_terminal(analysis: Analysis, console: Console) -> None:
+    """A compact table and a coloured heatmap per group, and the verdict."""
+    result = analysis.result
+    by = [str(column) for column in result.settings["by"]]  # type: ignore[attr-defined]
+    for verdict in analysis.verdicts:
+        rows = result.table
+        for column in by:
+            rows = rows[rows[column].astype(str) == verdict.group[column]]
+        title = ", ".join(verdict.group.values()) or "all runs"
+        console.print(Text(title, style="bold"))
+        for within, pairs in rows.groupby("within", sort=False):
+            console.print(_heatmap(pairs, str(within)))
+        console.print(_pair_table(rows))
+        console.print(Text(verdict.sentence))
+        for said in _common(rows):
+            console.print(Text(f"  ! {said}", style="yellow"))
+        console.print()
+    for said in result.caveats:
+        console.print(Text(f"! {said}", style="yellow"))
+
+
+def _common(rows: pd.DataFrame) -> list[str]:
+    """Caveats that all pairs of a group share; the others are counted in the table."""
+    every = [set(said) for said in rows["caveats"]]
+    return [said for said in rows["caveats"].iloc[0] if all(said in one for one in every)]
+
+
+def _heatmap(pairs: pd.DataFrame, within: str) -> Table:
+    names = list(dict.fromkeys([*pairs["a"], *pairs["b"]]))
+    found = {(a, b): r for a, b, r in zip(pairs["a"], pairs["b"], pairs["r"], strict=True)}
+    grid = Table(
+        box=None, padding=(0, 0), pad_edge=False, title=f"r, {within}", title_justify="left", title_style="dim"
+    )
+    grid.add_column(justify="right")
+    for number in range(1, len(names)):
+        grid.add_column(str(number), justify="center", width=6)
+    for i, name in enumerate(names):
+        cells = [_cell(found.get((names[j], name), found.get((name, names[j])))) for j in range(min(i, len(names) - 1))]
+        grid.add_row(Text(f"{name} {i + 1} ", no_wrap=True, overflow="ellipsis"), *cells)
+    return grid
+
+
+def _cell(r: float | None) -> Text:
+    if r is None or not np.isfinite(r):
+        return Text("  –   ", style="dim")
+    strength = min(abs(r), 1.0)
+    fade = int(255 - 150 * strength)
+    colour = f"rgb({fade},{int(255 - 90 * strength)},255)" if r >= 0 else f"rgb(255,{fade},{fade})"
+    return Text(f"{r:+.2f} ", style=f"black on {colour}")
+
+
+def _pair_table(rows: pd.DataFrame) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("pair", "within"):
+        table.add_column(name)
+    for name in ("r", "interval", "p (Holm)", "corrected", "runs", "points", "caveats"):
+        table.add_column(name, justify="right")
+    common = set(_common(rows))
+    for row in rows.to_dict("records"):
+        table.add_row(*_pair_cells(row, common))
+    return table
+
+
+def _pair_cells(row: Mapping[Any, Any], common: set[str]) -> list[str]:
+    own = len(set(row["caveats"]) - common)
+    p_val = "" if not np.isfinite(row["p_holm"]) else f"{row['p_holm']:.3f}"
+    corrected = _number(row["r_corrected"])
+    if row["corrected_by"] == "range":
+        corrected = f"{_number(row['r_corrected_low'])}..{_number(row['r_corrected_high'])}"
+    return [
+        f"{row['a']} ~ {row['b']}",
+        str(row["within"]),
+        _number(row["r"]),
+        f"{_number(row['low'])} to {_number(row['high'])}",
+        p_val if row["n_units"] >= DESCRIPTIVE else "no test",
+        corrected,
+        str(row["n_runs"]),
+        str(row["n_steps"]),
+        str(own) if own else "",
+    ]
+
+
+def _number(value: float) -> str:
+    return f"{value:+.2f}" if np.isfinite(value) else "–"

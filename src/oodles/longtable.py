@@ -1,0 +1,295 @@
+"""The long table: one row per run, step, test set and metric, from us or from anyone.
+
+`read_table` reads a CSV or Parquet file; `check_table` fills the defaults, settles which test set is in-domain for
+which run and says, as caveats, what it had to change. What cannot be used is one `DataError` that names the rows.
+
+Try it::
+
+    table, caveats = check_table(read_table(Path("scores.csv")), in_domain="mnli")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from oodles.errors import ConfigError, DataError, nearest
+
+REQUIRED = ("run", "step", "test_set", "value")
+EXPECTED = ("model", "train_set", "shots", "seed", "role", "metric", "n")
+OPTIONAL = ("pattern", "data_seed", "suite", "slice_of", "template", "chance")
+
+KEY = ["run", "step", "test_set", "metric"]
+ROLES = ("in_domain", "ood")
+NAMES = ("run", "test_set", "model", "train_set", "role", "metric", "pattern", "suite", "slice_of")
+LARGEST = 1e9  # squares of larger scores are beyond what sums of squares can hold exactly
+MISSING = ("", "na", "nan", "null", "none", "n/a", "<na>")
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Read a long table from a `.csv` or `.parquet` file.
+
+    Names (`run`, `test_set`, `model`, ...) are read as text, so that a run called `007` or a test set called `null`
+    keeps its name. Values and steps must be numbers.
+
+    Parameters
+    ----------
+    path : Path
+        The file. Its ending decides how it is read.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The columns of the file; `check_table` fills what is absent.
+
+    Raises
+    ------
+    DataError
+        The file is absent, is of another kind, is empty, lacks a required column or holds text among the numbers.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; expected a long table as .csv or .parquet")
+    kind = path.suffix.lower()
+    if kind not in (".csv", ".parquet"):
+        raise DataError(f"{path}: cannot read '{path.suffix}'; expected .csv or .parquet")
+    try:
+        table = _read_csv(path) if kind == ".csv" else pd.read_parquet(path)
+    except (ValueError, OSError, UnicodeDecodeError) as error:  # pandas' and pyarrow's parse errors are ValueErrors
+        raise DataError(f"{path}: cannot be read as {path.suffix[1:]}: {_first_line(error)}") from error
+    return _with_numbers(_with_columns(table, str(path)), str(path))
+
+
+def check_table(
+    table: pd.DataFrame, *, in_domain: str | Sequence[str] | None = None
+) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Fill defaults, normalise types, drop duplicates and settle the roles of a long table.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        At least the columns `run`, `step`, `test_set`, `value`.
+    in_domain : str or sequence of str, optional
+        Test sets that are in-domain for every run. Meant for tables without a `role` column; where the table has roles
+        they are replaced and a caveat says so.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        A new table with all required and expected columns, sorted by the key; the input is left alone.
+    caveats : tuple of str
+        What was dropped, assumed or replaced.
+
+    Examples
+    --------
+    >>> rows = [("r0", 0, "mnli", 0.5), ("r0", 0, "hans", 0.4), ("r0", 0, "hans", 0.4)]
+    >>> table = pd.DataFrame(rows, columns=["run", "step", "test_set", "value"])
+    >>> checked, caveats = check_table(table, in_domain="mnli")
+    >>> checked[["test_set", "role", "metric", "value"]].values.tolist()
+    [['hans', 'ood', 'accuracy', 0.4], ['mnli', 'in_domain', 'accuracy', 0.5]]
+    >>> caveats
+    ('1 duplicated row was dropped',)
+    """
+    table = _with_numbers(_with_columns(table, "table"), "table")
+    caveats: list[str] = []
+    table = _with_names(_with_defaults(table))
+    table = _without_gaps(table, caveats)
+    table = _without_duplicates(table, caveats)
+    table = _with_roles(table, in_domain, caveats)
+    table = table.sort_values(KEY, kind="stable").reset_index(drop=True)
+    return table, tuple(caveats)
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    """Text stays text: pandas alone decides later, column by column, what is a number."""
+    raw = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    for column in [c for c in raw.columns if c not in NAMES]:
+        numbers = pd.to_numeric(raw[column].mask(_is_missing(raw[column])), errors="coerce")
+        if numbers.notna().sum() == (~_is_missing(raw[column])).sum():
+            raw[column] = numbers
+    return raw
+
+
+def _with_columns(table: pd.DataFrame, where: str) -> pd.DataFrame:
+    repeated = sorted({str(c) for c in table.columns[table.columns.duplicated()]})
+    if repeated:
+        raise DataError(f"{where}: column '{repeated[0]}' appears more than once; keep one")
+    absent = [c for c in REQUIRED if c not in table.columns]
+    if absent:
+        found = ", ".join(map(str, table.columns)) or "none"
+        raise DataError(f"{where}: no column '{absent[0]}'; required: {', '.join(REQUIRED)}; found: {found}")
+    if table.empty:
+        raise DataError(f"{where}: no rows; expected one per run, step, test set and metric")
+    return table
+
+
+def _with_numbers(table: pd.DataFrame, where: str) -> pd.DataFrame:
+    """`value` and `step` as numbers; the first cell that is none is named."""
+    table = table.reset_index(drop=True)
+    for column in ("value", "step", *(c for c in ("n", "chance") if c in table.columns)):
+        table[column] = _numbers(table[column], column, where)
+    if table["step"].isna().any():
+        row = int(np.flatnonzero(table["step"].isna())[0])
+        raise DataError(f"{where} row {row + 1}: step is missing; expected the optimiser steps done (0 if not known)")
+    large = np.flatnonzero(np.isfinite(table["value"]) & (table["value"].abs() > LARGEST))
+    if len(large):
+        found = table["value"].iloc[int(large[0])]
+        raise DataError(f"{where} row {int(large[0]) + 1}: value is {found:g}; expected a score such as 0.713")
+    if not np.isfinite(table["step"]).all():
+        raise DataError(f"{where}: a step is infinite; expected the optimiser steps done")
+    if (table["step"] % 1 == 0).all() and table["step"].abs().max() < 2**53:
+        table["step"] = table["step"].astype(np.int64)
+    return table
+
+
+def _numbers(column: pd.Series, name: str, where: str) -> pd.Series:
+    if pd.api.types.is_bool_dtype(column) or pd.api.types.is_complex_dtype(column):
+        raise DataError(f"{where}: column '{name}' holds {column.dtype}; expected numbers")
+    numbers = pd.to_numeric(column, errors="coerce").astype(float)
+    wrong = numbers.isna() & ~_is_missing(column)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise DataError(f"{where} row {row + 1}: {name} is '{column.iloc[row]}'; expected a number")
+    return numbers
+
+
+def _is_missing(column: pd.Series) -> pd.Series:
+    if pd.api.types.is_numeric_dtype(column):
+        return column.isna()
+    return column.isna() | column.astype(str).str.strip().str.lower().isin(MISSING)
+
+
+def _with_defaults(table: pd.DataFrame) -> pd.DataFrame:
+    for column in EXPECTED:
+        if column not in table.columns:
+            table[column] = np.nan if column == "n" else None
+    table["metric"] = table["metric"].where(~_is_missing(table["metric"]), "accuracy")
+    return table
+
+
+def _with_names(table: pd.DataFrame) -> pd.DataFrame:
+    """Names as text; a run or a test set without a name cannot be told apart, so that is an error."""
+    for column in NAMES:
+        if column in table.columns:
+            table[column] = as_names(table[column])
+    for column in ("run", "test_set"):
+        # Only what is truly absent is missing here: a test set may well be called 'null'.
+        absent = table[column].isna()
+        if absent.any():
+            row = int(np.flatnonzero(absent)[0])
+            raise DataError(f"table row {row + 1}: {column} is missing; expected a name")
+    return table
+
+
+def as_names(column: pd.Series, missing: str | None = None) -> pd.Series:
+    """The values as text, `3.0` from a table that had gaps as `3`; each distinct value is converted once."""
+    codes, values = pd.factorize(column)
+    names = [_as_name(value, missing) for value in values]
+    return pd.Series(np.array([*names, missing], dtype=object)[codes], index=column.index, dtype=object)
+
+
+def _as_name(value: object, missing: str | None) -> str | None:
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip() or missing
+
+
+def _without_gaps(table: pd.DataFrame, caveats: list[str]) -> pd.DataFrame:
+    usable = np.isfinite(table["value"].to_numpy(float))
+    if not usable.any():
+        raise DataError("table: no row has a finite value; expected numbers such as 0.713")
+    if not usable.all():
+        caveats.append(f"{_count(int((~usable).sum()), 'row')} left out: no finite value")
+    return table[pd.Series(usable, index=table.index)]
+
+
+def _without_duplicates(table: pd.DataFrame, caveats: list[str]) -> pd.DataFrame:
+    repeated = table.duplicated(KEY, keep=False)
+    if not repeated.any():
+        return table
+    twins = table[repeated]
+    distinct = twins.groupby(KEY, sort=False, dropna=False)["value"].transform("nunique")
+    if (distinct > 1).any():
+        first = twins[distinct > 1].iloc[0]
+        same = (twins[KEY] == first[KEY]).all(axis=1)
+        rows = ", ".join(str(i + 1) for i in twins.index[same])
+        raise DataError(
+            f"table rows {rows}: run '{first['run']}', step {first['step']}, test set '{first['test_set']}', "
+            f"metric '{first['metric']}' has different values; keep one of them"
+        )
+    kept: pd.DataFrame = table[~table.duplicated(KEY, keep="first")]
+    caveats.append(f"{_count(len(table) - len(kept), 'duplicated row')} dropped")
+    return kept
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what} was" if number == 1 else f"{number} {what}s were"
+
+
+def _with_roles(table: pd.DataFrame, in_domain: str | Sequence[str] | None, caveats: list[str]) -> pd.DataFrame:
+    names = [in_domain] if isinstance(in_domain, str) else list(in_domain or ())
+    present = table["role"].notna()
+    if names:
+        return _with_override(table, names, bool(present.any()), caveats)
+    table = table.copy()
+    table["role"] = table["role"].map(_as_role, na_action="ignore")
+    if not present.all():
+        inferred = table["train_set"].notna() & (table["train_set"] == table["test_set"])
+        table["role"] = table["role"].where(present, np.where(inferred, "in_domain", "ood"))
+        _explain_inference(table, present, inferred, caveats)
+    _refuse_mixed_roles(table)
+    if not (table["role"] == "in_domain").any():
+        raise DataError(
+            "table: no test set is in-domain; add a column 'role' (in_domain, ood) or name it with --in-domain; "
+            f"test sets: {_some(table['test_set'].unique())}"
+        )
+    return table
+
+
+def _with_override(table: pd.DataFrame, names: list[str], had_roles: bool, caveats: list[str]) -> pd.DataFrame:
+    known = table["test_set"].unique()
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"in-domain set '{name}' is not in the table; {nearest(name, known)}")
+    role = np.where(table["test_set"].isin(names), "in_domain", "ood")
+    if had_roles and (table["role"].map(_as_role, na_action="ignore").fillna("") != role).any():
+        caveats.append(f"the roles in the table were replaced: in-domain is {', '.join(names)}")
+    return table.assign(role=role)
+
+
+def _as_role(role: str) -> str:
+    plain = role.strip().lower().replace("-", "_").replace(" ", "_")
+    plain = {"id": "in_domain", "indomain": "in_domain", "out_of_domain": "ood", "out_of_distribution": "ood"}.get(
+        plain, plain
+    )
+    if plain not in ROLES:
+        raise DataError(f"table: role '{role}' is not known; {nearest(plain, ROLES)}")
+    return plain
+
+
+def _explain_inference(table: pd.DataFrame, present: pd.Series, inferred: pd.Series, caveats: list[str]) -> None:
+    sets = sorted(table.loc[~present & inferred, "test_set"].unique())
+    if sets:
+        caveats.append(f"no role given: in-domain is the set of the same name as the train set ({_some(sets)})")
+    elif present.any():
+        caveats.append("some rows have no role: taken as ood")
+
+
+def _refuse_mixed_roles(table: pd.DataFrame) -> None:
+    counts = table.groupby(["run", "test_set"], sort=False)["role"].nunique()
+    if (counts > 1).any():
+        run, test_set = counts.index[int(np.argmax(counts.to_numpy() > 1))]
+        raise DataError(f"table: test set '{test_set}' is both in_domain and ood in run '{run}'; give it one role")
+
+
+def _some(names: Iterable[object], most: int = 8) -> str:
+    listed = [str(n) for n in names]
+    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,108 @@
+"""Shared fixtures. What needs the fetched model skips with a reason, or fails where nothing may be skipped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks the network for a model or a data set
+
+TINY_SUITE = """
+schema = 1
+name = "toy"
+
+[patterns.question]
+text = "{premise} Question: {hypothesis} Yes or No?"
+answers = [" Yes", " No"]
+truncate = "premise"
+
+[[train_sets]]
+name = "home"
+source = { file = "home_train.csv" }
+labels = { e = 0, c = 1 }
+drop = ["n"]
+"""
+
+
+def missing(reason: str) -> None:
+    """Skip, unless everything must run (OODLES_NO_SKIP, set by the continuous integration)."""
+    if os.environ.get("OODLES_NO_SKIP"):
+        pytest.fail(f"may not be skipped here: {reason}")
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def tiny_model() -> Path:
+    """A folder with a tiny Llama and a tokenizer, laid out like the hub."""
+    from oodles.fetch import fetch
+
+    return fetch("tiny-llama-untrained", lambda _: None)
+
+
+@pytest.fixture(scope="session")
+def smollm2_tokenizer() -> Any:
+    from oodles.fetch import is_fetched
+    from oodles.models import load_tokenizer, resolve_model
+
+    if not is_fetched("smollm2-135m-q4"):
+        missing("the model is not in the cache: oodles fetch smollm2-135m-q4")
+    return load_tokenizer(resolve_model("smollm2-135m-q4"))
+
+
+@pytest.fixture
+def toy_suite(tmp_path: Path) -> Path:
+    """A suite of small CSV files in its own folder; returns its TOML."""
+    text = TINY_SUITE
+    for name in ("home", "away", "far"):
+        text += f'\n[[test_sets]]\nname = "{name}"\nsource = {{ file = "{name}.csv" }}\nlabels = {{ e = 0, c = 1 }}\ndrop = ["n"]\n'
+    for name, rows in (("home_train", 40), ("home", 24), ("away", 16), ("far", 20)):
+        write_rows(tmp_path / f"{name}.csv", name, rows)
+    (tmp_path / "toy.toml").write_text(text)
+    return tmp_path / "toy.toml"
+
+
+def write_rows(path: Path, name: str, rows: int) -> None:
+    """Labels e, c, n in turn; every premise has all three."""
+    lines = ["id,premise,hypothesis,label"]
+    for index in range(rows):
+        label = "ecn"[index % 3]
+        lines.append(f"{index},A {name} person number {index // 3} sits down today.,Somebody {label} sits.,{label}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+STUDY = """
+schema = 1
+name = "toy"
+suite = "toy.toml"
+
+[grid]
+models = ["tiny-llama-untrained"]
+train_sets = ["home"]
+shots = [8]
+seeds = [0, 1]
+
+[train]
+epochs = 2
+batch_size = 4
+learning_rate = 1e-2
+"""
+
+
+@pytest.fixture
+def toy_study(toy_suite: Path, tiny_model: Path) -> Path:
+    path = toy_suite.parent / "study.toml"
+    path.write_text(STUDY)
+    return path
+
+
+def oodles(*arguments: object, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    """The command line as a user calls it."""
+    command = [sys.executable, "-c", "from oodles.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=cwd, check=False, env={**os.environ, "OMP_NUM_THREADS": "1", **env}
+    )

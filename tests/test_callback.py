@@ -1,0 +1,62 @@
+"""Our callback in somebody else's Trainer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import Trainer, TrainingArguments
+
+from oodles.callback import OODCallback
+from oodles.errors import ConfigError, ModelError, StoreError
+from oodles.fetch import tiny_tokenizer
+from oodles.store import read_records, read_runs, run_folders
+from test_scoring import tiny
+
+
+def their_trainer(out: Path, callbacks: list[Any], tokenizer: Any) -> Trainer:
+    """A plain language-modelling Trainer with dropout, as a user may have it."""
+    torch.manual_seed(0)
+    model = tiny("llama").train()
+    model.config.attention_dropout = 0.1
+    texts = [f"A man is number {i} in the long queue." for i in range(16)]
+    data = [{"input_ids": (ids := tokenizer(t)["input_ids"][:10]), "labels": ids} for t in texts]
+    arguments = TrainingArguments(
+        output_dir=str(out), max_steps=6, per_device_train_batch_size=4, logging_steps=1, report_to="none",
+        disable_tqdm=True, use_cpu=True, save_strategy="no", seed=3,
+    )  # fmt: skip
+    return Trainer(model, arguments, train_dataset=data, processing_class=tokenizer, callbacks=callbacks)
+
+
+def losses(trainer: Trainer) -> list[float]:
+    trainer.train()
+    return [row["loss"] for row in trainer.state.log_history if "loss" in row]
+
+
+def test_their_training_is_not_changed_and_ours_is_recorded(tmp_path: Path, toy_suite: Path) -> None:
+    tokenizer = tiny_tokenizer()
+    without = losses(their_trainer(tmp_path / "a", [], tokenizer))
+    callback = OODCallback(
+        suite=toy_suite, in_domain="home", run="mine", out=tmp_path / "study", steps=(2,), model="their-model", seed=3
+    )
+    with_it = losses(their_trainer(tmp_path / "b", [callback], tokenizer))
+    assert with_it == without  # to the bit
+    table = read_runs(tmp_path / "study")
+    assert sorted(table.step.unique()) == [0, 2, 6]
+    assert set(table.test_set) == {"home", "away", "far"}
+    assert set(table.model) == {"their-model"}
+    assert set(table[table.test_set == "home"].role) == {"in_domain"}
+    assert len(read_records(tmp_path / "study")) == 3 * (16 + 11 + 14)
+    assert [f.status for f in run_folders(tmp_path / "study")] == ["done"]
+
+
+def test_bad_callbacks(tmp_path: Path, toy_suite: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'home'"):
+        OODCallback(suite=toy_suite, in_domain="hom", run="r", out=tmp_path / "s")
+    callback = OODCallback(suite=toy_suite, in_domain="home", run="r", out=tmp_path / "s")
+    with pytest.raises(StoreError, match="a run of this name is there"):
+        OODCallback(suite=toy_suite, in_domain="home", run="r", out=tmp_path / "s")
+    with pytest.raises(ModelError, match="pass tokenizer="):
+        callback.on_train_begin(None, None, None, model=None, processing_class=None)

@@ -1,0 +1,407 @@
+"""The whole estimate on tables, ordinary and strange: a number with its caveats, or one clear line."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from oodles.correlate import PAIR_COLUMNS, partial_correlations
+from oodles.errors import OodlesError
+from oodles.residuals import METHODS
+from oodles.verdict import verdicts
+
+SETS = ("mnli", "hans", "paws", "rte")
+
+
+def simulated(runs=6, steps=10, rho=0.8, seed=0, sets=SETS, n=2000, level=0.03):
+    """Trajectories whose OOD residuals correlate at rho."""
+    draw = np.random.default_rng(seed)
+    rows = []
+    for r in range(runs):
+        offsets = level * draw.normal(size=len(sets))
+        for step in range(steps):
+            z = 0.5 + 0.3 * step / max(steps - 1, 1) + 0.01 * draw.normal()
+            common = draw.normal()
+            for k, name in enumerate(sets):
+                own = np.sqrt(rho) * common + np.sqrt(1 - rho) * draw.normal()
+                value = z if k == 0 else 0.4 + 0.3 * z + offsets[k] + 0.02 * own
+                rows.append((f"m_mnli_{r}", "m", "mnli", r // 2, step, name, value, n))
+    table = pd.DataFrame(rows, columns=["run", "model", "train_set", "seed", "step", "test_set", "value", "n"])
+    return table.assign(role=np.where(table["test_set"] == "mnli", "in_domain", "ood"))
+
+
+def said(result):
+    return [text for caveats in result.table["caveats"] for text in caveats]
+
+
+def check_promises(result):
+    """Never a nan without a caveat, and every row says what it is."""
+    assert list(result.table.columns) == [*result.settings["by"], *PAIR_COLUMNS]
+    for frame in (result.table, result.fits, result.residuals):
+        numbers = frame.select_dtypes("number")
+        silent = numbers.isna().any(axis=1) & (frame["caveats"].map(len) == 0)
+        assert not silent.any(), frame[silent].iloc[0].to_dict()
+        assert not np.isinf(numbers.to_numpy(float)).any()
+    r = result.table["r"].dropna()
+    assert ((r >= -1) & (r <= 1)).all()
+    known = result.table.dropna(subset=["r", "low", "high"])
+    assert ((known["low"] <= known["r"] + 1e-9) & (known["r"] <= known["high"] + 1e-9)).all()
+    assert verdicts(result)
+
+
+def test_both_ways_of_pooling_by_default():
+    result = partial_correlations(simulated())
+    check_promises(result)
+    assert result.table["within"].tolist() == ["pooled"] * 3 + ["run"] * 3
+    assert set(result.table["interval"]) == {"jackknife"}
+    inside = result.table[result.table["within"] == "run"]
+    assert (inside["low"] > 0).all()
+    assert (inside["p_holm"] >= inside["p_val"]).all()
+    assert (result.table["n_steps"] == 60).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("within", ["pooled", "run", "separate"])
+@pytest.mark.parametrize("correlation", ["pearson", "spearman"])
+def test_every_combination_gives_an_answer(method, within, correlation):
+    result = partial_correlations(simulated(), method=method, within=within, correlation=correlation)
+    check_promises(result)
+    assert np.isfinite(result.table[["r", "low", "high", "p_val"]].to_numpy(float)).all()
+    if within != "pooled":
+        assert (result.table["r"] > 0.4).all()
+
+
+@pytest.mark.parametrize("interval", ["jackknife", "bootstrap", "bootstrap-percentile", "naive"])
+def test_intervals_by_name(interval):
+    result = partial_correlations(simulated(), interval=interval, n_resamples=200)
+    check_promises(result)
+    assert set(result.table["interval"]) == {interval}
+    if interval == "naive":
+        assert any("far too narrow" in text for text in said(result))
+
+
+def test_run_mean_means_separate():
+    result = partial_correlations(simulated(), interval="run-mean")
+    assert set(result.table["within"]) == {"separate"}
+
+
+def test_spearman_ignores_monotone_changes_of_scale():
+    table = simulated()
+    bent = table.assign(value=np.exp(3 * table["value"]))
+    plain = partial_correlations(table, correlation="spearman", within="pooled").table
+    again = partial_correlations(bent, correlation="spearman", within="pooled").table
+    assert plain["r"].to_numpy() == pytest.approx(again["r"].to_numpy(), abs=1e-9)
+    assert plain["low"].to_numpy() == pytest.approx(again["low"].to_numpy(), abs=1e-9)
+
+
+def test_fewer_than_five_units_are_descriptive():
+    result = partial_correlations(simulated(runs=4))
+    assert result.table[["p_val", "p_holm", "p_bh"]].isna().all(axis=None)
+    assert result.table[["r", "low", "high"]].notna().all(axis=None)
+    assert "4 runs: descriptive, no test (it takes 5 or more)" in said(result)
+    by_seed = partial_correlations(simulated(runs=6), unit="seed")
+    assert by_seed.table["p_val"].isna().all()
+    assert (by_seed.table["n_units"] == 3).all()
+    assert (by_seed.table["n_runs"] == 6).all()
+    assert "3 independent units: descriptive, no test (it takes 5 or more)" in said(by_seed)
+
+
+def test_pooling_that_flips_the_sign_is_marked_on_both():
+    table = simulated(runs=8, rho=0.9, level=0.0)
+    draw = np.random.default_rng(1)
+    for run in table["run"].unique():
+        shift = 0.2 * draw.normal()
+        for name, sign in (("hans", 1), ("paws", -1)):
+            table.loc[(table["run"] == run) & (table["test_set"] == name), "value"] += sign * shift
+    result = partial_correlations(table)
+    pair = result.table[(result.table["a"] == "hans") & (result.table["b"] == "paws")].set_index("within")
+    assert pair.loc["pooled", "r"] < 0 < pair.loc["run", "r"]
+    assert all("differ in sign" in " ".join(c) for c in pair["caveats"])
+
+
+def test_records_give_a_corrected_correlation_and_their_absence_a_range():
+    draw = np.random.default_rng(2)
+    table = simulated(n=1500, rho=0.9)
+    frames = []
+    for row in table[table["test_set"] != "mnli"].itertuples():
+        correct = (draw.random(1500) < row.value).astype(int)
+        table.loc[row.Index, "value"] = correct.mean()
+        frames.append(
+            pd.DataFrame(
+                {
+                    "run": row.run,
+                    "step": row.step,
+                    "test_set": row.test_set,
+                    "example": range(1500),
+                    "correct": correct,
+                }
+            )
+        )
+    exact = partial_correlations(table, pd.concat(frames), within="run")
+    check_promises(exact)
+    assert set(exact.table["corrected_by"]) == {"records"}
+    assert (exact.table["r_corrected"].abs() >= exact.table["r"].abs()).all()
+    assert set(exact.fits["reliability_from"]) == {"records"}
+    ranged = partial_correlations(table, within="run")
+    assert set(ranged.table["corrected_by"]) == {"range"}
+    assert ranged.table["r_corrected"].isna().all()
+    assert any("no per-example records" in text for text in said(ranged))
+    unknown = partial_correlations(table.drop(columns="n"), within="run")
+    assert set(unknown.table["corrected_by"]) == {"none"}
+
+
+def test_several_in_domain_sets_are_all_regressed_out():
+    sets = ("mnli", "snli", "hans", "paws")
+    draw = np.random.default_rng(3)
+    rows = []
+    for r in range(6):
+        for step in range(12):
+            z = draw.uniform(0.4, 0.9, size=2)
+            scores = [z.sum() / 3 + 0.01 * draw.normal() for _ in range(2)]
+            rows += [(f"r{r}", step, name, v) for name, v in zip(sets, [*z, *scores], strict=True)]
+    table = pd.DataFrame(rows, columns=["run", "step", "test_set", "value"])
+    one = partial_correlations(table[table["test_set"] != "snli"], in_domain="mnli", method="linear")
+    both = partial_correlations(table, in_domain=["mnli", "snli"], method="linear")
+    assert one.table["r"].min() > 0.8
+    assert both.table["r"].abs().max() < 0.5
+    check_promises(partial_correlations(table, in_domain=["mnli", "snli"]))
+
+
+def test_one_checkpoint_per_model():
+    table = simulated(runs=40, steps=1).assign(model=lambda t: t["run"])
+    table["value"] += np.random.default_rng(4).normal(size=len(table)) * 0.02
+    result = partial_correlations(table, by=("train_set",))
+    check_promises(result)
+    assert set(result.table["within"]) == {"pooled"}
+    assert (result.table["n_runs"] == 40).all()
+    assert any("within 'run' needs" in text for text in result.caveats)
+
+
+def test_pairs_with_gaps_use_the_points_they_share():
+    table = simulated(runs=5)
+    gone = (table["test_set"] == "hans") & (table["step"] % 3 == 0)
+    result = partial_correlations(table[~gone], method="linear", within="run")
+    check_promises(result)
+    steps = {(p.a, p.b): p.n_steps for p in result.table.itertuples()}
+    assert steps == {("hans", "paws"): 30, ("hans", "rte"): 30, ("paws", "rte"): 50}
+    kept = table[~table["step"].isin([0, 3, 6, 9]) & (table["test_set"] != "rte")]
+    alone = partial_correlations(kept, method="linear", within="run")
+    assert result.table["r"].iloc[0] == pytest.approx(alone.table["r"].iloc[0], abs=1e-9)
+
+
+def test_sets_never_scored_together_have_no_correlation():
+    table = simulated(runs=5)
+    table = table[~((table["test_set"] == "hans") & (table["step"] < 5))]
+    table = table[~((table["test_set"] == "paws") & (table["step"] >= 5))]
+    result = partial_correlations(table)
+    check_promises(result)
+    assert "hans and paws were never scored at the same step" in said(result)
+
+
+def test_a_set_and_its_slice_are_not_correlated_unless_asked():
+    table = simulated()
+    part = table[table["test_set"] == "hans"].assign(test_set="hans/lexical_overlap")
+    part["value"] += 0.01 * np.random.default_rng(5).normal(size=len(part))
+    both = pd.concat([table, part], ignore_index=True)
+    result = partial_correlations(both)
+    pairs = set(zip(result.table["a"], result.table["b"], strict=True))
+    assert ("hans", "hans/lexical_overlap") not in pairs
+    assert ("hans/lexical_overlap", "paws") in pairs
+    assert "not correlated because they share examples: hans/lexical_overlap with hans" in result.caveats
+    asked = partial_correlations(both, shared_examples=True)
+    assert any("share examples: their noise is the same" in text for text in said(asked))
+    named = both.replace({"hans/lexical_overlap": "lexical"})
+    named["slice_of"] = np.where(named["test_set"] == "lexical", "hans", None)
+    told = partial_correlations(named)
+    assert ("hans", "lexical") not in set(zip(told.table["a"], told.table["b"], strict=True))
+
+
+def test_answers_that_hardly_vary_and_scores_at_chance_are_said():
+    table = simulated(n=100)
+    table["value"] = 0.5 + 0.02 * np.random.default_rng(6).normal(size=len(table))
+    shares = pd.concat(
+        [
+            table.assign(metric="share:Yes", value=np.where(table["test_set"] == "hans", 0.98, 0.6)),
+            table.assign(metric="share:No", value=np.where(table["test_set"] == "hans", 0.02, 0.4)),
+        ]
+    )
+    result = partial_correlations(pd.concat([table.assign(metric="accuracy"), shares], ignore_index=True))
+    texts = said(result)
+    assert "hans: answers nearly constant (one answer above 95%) at 60 of 60 points" in texts
+    assert not any(text.startswith("paws: answers") for text in texts)
+    assert any(text.startswith("in-domain never rose above chance in 6 of 6 runs") for text in texts)
+    assert not any("chance taken" in text for text in result.caveats)
+    assert any("chance taken as 0.5" in text for text in partial_correlations(table).caveats)
+    lower = partial_correlations(table, chance=0.25)
+    assert not any("never rose" in text for text in said(lower))
+
+
+def test_small_in_domain_sets_are_said():
+    draw = np.random.default_rng(7)
+    table = simulated(rho=0.0, n=5000)
+    inside = table["test_set"] == "mnli"
+    table.loc[inside, "value"] = draw.binomial(100, table.loc[inside, "value"]) / 100
+    table.loc[inside, "n"] = 100
+    texts = said(partial_correlations(table))
+    assert any(text.startswith("in-domain set is small (n = 100): correlations biased upward") for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "spline"}, "method 'spline' is not known"),
+        ({"within": "runs"}, "within 'runs' is not known; did you mean 'run'"),
+        ({"within": ()}, "within is empty"),
+        ({"interval": "jacknife"}, "did you mean 'jackknife'"),
+        ({"interval": "jackknife", "within": "separate"}, "does not go with within 'separate'; use run-mean or naive"),
+        ({"correlation": "kendall"}, "correlation 'kendall' is not known"),
+        ({"level": 95}, "level is 95"),
+        ({"smoothing": -1.0}, "smoothing is -1.0"),
+        ({"n_resamples": 3}, "n_resamples is 3"),
+        ({"metric": "f1"}, "metric 'f1' is not in the table"),
+        ({"by": ("modl",)}, "did you mean 'model'"),
+        ({"unit": "sed"}, "did you mean 'seed'"),
+        ({"in_domain": "mlni"}, "did you mean 'mnli'"),
+    ],
+)
+def test_bad_options_are_one_line(options, message):
+    with pytest.raises(OodlesError) as caught:
+        partial_correlations(simulated(runs=3), **options)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_percentages_have_a_caveat_and_no_probit():
+    table = simulated().assign(value=lambda t: 100 * t["value"])
+    result = partial_correlations(table)
+    check_promises(result)
+    assert any("outside 0..1" in text for text in result.caveats)
+    with pytest.raises(OodlesError, match=r"outside 0\.\.1; probit-linear needs shares"):
+        partial_correlations(table, method="probit-linear")
+
+
+def edited(kind, table):
+    """One kind of trouble."""
+    draw = np.random.default_rng(9)
+    hans, paws = table["test_set"] == "hans", table["test_set"] == "paws"
+    match kind:
+        case "constant set":
+            table.loc[hans, "value"] = 0.5
+        case "constant in-domain":
+            table.loc[table["test_set"] == "mnli", "value"] = 0.7
+        case "perfect correlation":
+            table.loc[paws, "value"] = table.loc[hans, "value"].to_numpy()
+        case "explained by in-domain":
+            table.loc[hans, "value"] = table.loc[table["test_set"] == "mnli", "value"].to_numpy() * 0.5
+        case "identical runs":
+            table["value"] = table.groupby(["step", "test_set"])["value"].transform("first")
+        case "duplicates":
+            table = pd.concat([table, table.sample(len(table) // 2, random_state=0)])
+        case "in-domain gaps":
+            table = table[~((table["test_set"] == "mnli") & (draw.random(len(table)) < 0.3))]
+        case "gaps":
+            table = table[draw.random(len(table)) < 0.7]
+        case "outside":
+            table["value"] = 1000 * (table["value"] - 0.5)
+        case "huge":
+            table["value"] = 1e12 + table["value"]
+        case "two sets":
+            table = table[table["test_set"].isin(["mnli", "hans", "paws"])]
+        case "zero and one":
+            table["value"] = (table["value"] > table["value"].median()).astype(float)
+        case "no n":
+            table = table.drop(columns="n")
+        case "no groups":
+            table = table.drop(columns=["model", "train_set"])
+        case "shuffled":
+            table = table.sample(frac=1, random_state=1)
+        case "slice":
+            table = table.replace({"paws": "hans/part"})
+    return table
+
+
+KINDS = (
+    *("constant set", "constant in-domain", "perfect correlation", "explained by in-domain", "identical runs"),
+    *("duplicates", "in-domain gaps", "gaps", "outside", "huge", "two sets", "zero and one", "no n", "no groups"),
+    *("shuffled", "slice", "none"),
+)
+
+
+@settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=2, unique=True),
+    runs=st.integers(1, 6),
+    steps=st.integers(1, 7),
+    method=st.sampled_from(METHODS),
+    within=st.sampled_from([("pooled", "run"), ("separate",), ("pooled", "run", "separate")]),
+    correlation=st.sampled_from(["pearson", "spearman"]),
+    smoothing=st.sampled_from([0.6, "gcv"]),
+)
+def test_strange_tables_give_an_answer_with_caveats_or_one_line(
+    kinds, runs, steps, method, within, correlation, smoothing
+):
+    table = simulated(runs=runs, steps=steps)
+    for kind in sorted(kinds, key=KINDS.index):  # values before rows
+        table = edited(kind, table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            result = partial_correlations(
+                table, method=method, within=within, correlation=correlation, smoothing=smoothing
+            )
+        except OodlesError as error:
+            assert "\n" not in str(error)  # noqa: PT017
+            return
+        check_promises(result)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    values=st.lists(
+        st.one_of(st.floats(allow_nan=True, allow_infinity=True), st.sampled_from([0.0, 0.5, 1.0])),
+        min_size=1,
+        max_size=48,
+    ),
+    columns=st.sets(st.sampled_from(["model", "train_set", "n", "role"])),
+)
+def test_random_numbers_never_make_a_traceback(values, columns):
+    count = len(values)
+    table = pd.DataFrame(
+        {
+            "run": [f"r{i // 12}" for i in range(count)],
+            "step": [i // 3 % 4 for i in range(count)],
+            "test_set": [("mnli", "hans", "paws")[i % 3] for i in range(count)],
+            "value": values,
+        }
+    )
+    table = table.assign(**{c: 100 if c == "n" else "mnli" for c in columns if c != "role"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            check_promises(partial_correlations(table, in_domain="mnli"))
+        except OodlesError as error:
+            assert "\n" not in str(error)  # noqa: PT017
+
+
+def test_a_million_rows():
+    table = simulated(runs=8, steps=4)
+    points = 1_000_000 // 4 // 40
+    wide = pd.DataFrame(
+        {
+            "run": np.repeat([f"r{i}" for i in range(40)], points * 4),
+            "model": np.repeat([f"m{i // 10}" for i in range(40)], points * 4),
+            "train_set": "mnli",
+            "step": np.tile(np.repeat(np.arange(points), 4), 40),
+            "test_set": np.tile(SETS, points * 40),
+            "value": np.random.default_rng(10).uniform(0.4, 0.9, size=points * 160),
+        }
+    )
+    result = partial_correlations(wide, in_domain="mnli")
+    assert len(wide) == 1_000_000
+    assert len(result.table) == 4 * 3 * 2
+    assert table.shape[0] == 128

@@ -1,0 +1,271 @@
+"""The report is parsed as a browser would: its sections, its numbers, and that it needs nothing but itself."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from oodles import report
+from oodles.analysis import analyse
+from oodles.changes import changes
+from oodles.correlate import PartialCorrelations, partial_correlations
+from oodles.errors import StoreError
+from oodles.report import write_report
+from oodles.verdict import verdicts
+
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+OODS = ("genre", "overlap", "news")
+RUNS = [
+    {
+        "name": f"tiny_daily_{seed}_64",
+        "model": "tiny",
+        "train_set": "daily",
+        "shots": 64,
+        "seed": seed,
+        "pattern": "{premise} Question: {hypothesis} Yes or No?",
+        "answers": [" Yes", " No"],
+        "recipe": {"epochs": 4, "learning_rate": 0.001},
+        "steps": [0, 1, 2, 4],
+        "seconds": 12.345 + seed,
+        "caveats": ["stopped early"] if seed == 2 else [],
+    }
+    for seed in range(3)
+]
+
+
+class Page(HTMLParser):
+    """What a page holds; fails on tags that are not closed in order."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.source = path.read_text(encoding="utf-8")
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(self.source)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not {"script", "style"} & set(self.open):
+            self.text.append(data)
+
+    @property
+    def words(self) -> str:
+        return " ".join(" ".join(self.text).split()).replace(" :", ":")  # a bold word before a colon
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attrs for name, attrs in self.tags if name == tag]
+
+    @property
+    def ids(self) -> list[str]:
+        return [str(attrs["id"]) for _, attrs in self.tags if "id" in attrs]
+
+
+def make_table(
+    oods: Sequence[str] = OODS, runs: int = 3, steps: Sequence[int] = (0, 1, 2, 4), model: str = "tiny"
+) -> pd.DataFrame:
+    draw = np.random.default_rng(3)
+    rows: list[dict[str, Any]] = []
+    for run in range(runs):
+        for i, step in enumerate(steps):
+            for test_set in ("daily", *oods):
+                role = "in_domain" if test_set == "daily" else "ood"
+                row = {"run": f"{model}_{run}", "step": step, "test_set": test_set, "role": role, "n": 200}
+                row |= {"model": model, "train_set": "daily", "shots": 64, "seed": run}
+                share = float(draw.uniform(0.4, 0.6))
+                rows.append({**row, "metric": "accuracy", "value": 0.5 + 0.05 * i + float(draw.normal(0, 0.03))})
+                rows += [{**row, "metric": f"share:{a}", "value": s} for a, s in (("Yes", share), ("No", 1 - share))]
+    return pd.DataFrame(rows)
+
+
+def make_page(path: Path, table: pd.DataFrame, result: Any = None, **more: Any) -> Page:
+    return Page(
+        write_report(table, result or partial_correlations(table, method="linear"), path / "report.html", **more)
+    )
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    return make_page(tmp_path_factory.mktemp("report"), make_table(), runs=RUNS)
+
+
+def test_the_sections_come_in_order(page: Page) -> None:
+    ids = [i for i in page.ids if i in ("verdict", "caveats", "group-1", "reading", "runs", "cite", "settings")]
+    assert ids == ["verdict", "caveats", "group-1", "reading", "runs", "cite", "settings"]
+    assert len(page.all("h1")) == 1
+    headings = [
+        "Did fine-tuning help",
+        "On the way there",
+        "Do the test sets move together?",
+        "How to read",
+        "How to cite",
+    ]
+    places = [page.words.index(h) for h in headings]
+    assert places == sorted(places)
+
+
+def test_nothing_is_fetched(page: Page) -> None:
+    assert not {"link", "img", "iframe", "object", "embed", "base", "image"} & {tag for tag, _ in page.tags}
+    assert [a for a in page.all("script") if "src" in a] == []
+    assert not re.search(r"@import|url\((?!#)", page.source)
+    links = [a["href"] for tag, a in page.tags if "href" in a and not str(a["href"]).startswith("#")]
+    assert links == ["https://arxiv.org/abs/2512.07832"]
+    policies = [a.get("content") for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy"]
+    assert str(policies[0]).startswith("default-src 'none'")
+
+
+def test_verdict_numbers_and_caveats_are_those_of_the_statistics(page: Page) -> None:
+    table = make_table()
+    result = partial_correlations(table, method="linear")
+    assert verdicts(result)[0].sentence in page.words
+    for row in changes(table).itertuples():
+        assert f"{row.change:+.2f}".replace("-", "−") in page.words
+    for pair in result.table.itertuples():
+        assert f"{pair.r:+.2f}".replace("-", "−") in page.words
+    shared = set.intersection(*(set(caveats) for caveats in result.table["caveats"]))
+    assert shared
+    assert all(caveat in page.words for caveat in shared)
+
+
+def test_every_figure_is_an_image_with_a_name_and_ids_of_its_own(page: Page) -> None:
+    figures = page.all("svg")
+    assert len(figures) == 1 + 2 * len(OODS) + 2  # changes, accuracy and share of each test set, pooled and run
+    assert all(f.get("role") == "img" and f.get("aria-label") for f in figures)
+    assert len({f["aria-label"] for f in figures}) == len(figures)
+    assert [i for i, count in Counter(page.ids).items() if count > 1] == []
+    used = set(re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', page.source))
+    assert {a or b for a, b in used} <= set(page.ids)
+
+
+def test_figures_follow_the_page_into_the_dark(page: Page) -> None:
+    assert "prefers-color-scheme: dark" in page.source
+    drawn = "".join(re.findall(r"<svg.*?</svg>", page.source, flags=re.DOTALL))
+    assert "var(--ood)" in drawn
+    assert "var(--in-domain)" in drawn
+    assert not any(colour in drawn for colour in report._VARIABLES)
+
+
+def test_what_was_run_tells_shared_from_different(page: Page) -> None:
+    words = page.words[page.words.index("What was run") :]
+    assert words.count("{premise} Question: {hypothesis} Yes or No?") == 1
+    assert "“ Yes”, “ No”" in words
+    assert "recipe.learning_rate 0.001" in words
+    assert all(f"tiny_daily_{seed}_64" in words for seed in range(3))
+    assert "stopped early (tiny_daily_2_64)" in words
+
+
+def test_equal_input_gives_equal_bytes(tmp_path: Path) -> None:
+    table = make_table(oods=OODS[:2])
+    result = partial_correlations(table)
+    first, second = (write_report(table, result, tmp_path / f"{i}.html", runs=RUNS).read_bytes() for i in range(2))
+    assert first == second
+    assert b"/tmp" not in first
+
+
+def test_names_are_text_and_never_markup(tmp_path: Path) -> None:
+    odd = ['<b>&"x', "<script>alert(1)</script>", "a$b$_c"]
+    page = make_page(
+        tmp_path, make_table(oods=odd), title="<i>mine</i>", runs=[{"name": "<u>run</u>", "note": "</td>"}]
+    )
+    assert not {"b", "i", "u"} & {tag for tag, _ in page.tags}
+    assert len(page.all("script")) == 1
+    assert "alert" not in page.source[page.source.rindex("<script>") :]
+    assert all(page.words.count(name) > 3 for name in odd)
+    assert "<i>mine</i>" in page.words
+    assert any(odd[0] in str(f["aria-label"]) for f in page.all("svg"))
+
+
+def test_several_groups_get_a_section_each_and_contents(tmp_path: Path) -> None:
+    two = OODS[:2]
+    lone = make_table(oods=two[:1], model="lone")
+    table = pd.concat([make_table(oods=two), make_table(oods=two, model="small", runs=5), lone])
+    page = make_page(tmp_path, table, analyse(table, method="linear"))
+    assert [i for i in page.ids if re.fullmatch(r"group-\d", i)] == ["group-1", "group-2", "group-3"]
+    targets = {str(a["href"])[1:] for a in page.all("a") if str(a["href"]).startswith("#")}
+    assert {"group-1", "group-2", "group-3", "reading", "runs", "cite", "settings"} <= targets <= set(page.ids)
+    assert report.NO_PAIR in page.words
+    assert "lone, trained on daily" in page.words
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "expected"),
+    [
+        (make_table(oods=OODS[:2], runs=1), {}, "· 1 run ·"),
+        (make_table(oods=OODS[:2], steps=(3,)), {"within": "pooled"}, "· step 3"),
+        (make_table(oods=OODS[:2], steps=range(12)), {"within": "separate"}, "The pair"),
+        (
+            make_table(oods=OODS[:2]).query("metric == 'accuracy'")[["run", "step", "test_set", "value"]],
+            {"in_domain": "daily"},
+            "no share:",
+        ),
+        (
+            make_table(oods=OODS[:2]).assign(value=lambda t: t["value"].mask(t.index % 7 == 0)),
+            {},
+            "finite value left out",
+        ),
+        (make_table(oods=OODS[:2]).assign(model=None), {}, "trained on daily"),
+    ],
+    ids=["one run", "one step", "two test sets", "foreign table", "gaps", "no model"],
+)
+def test_thin_tables_still_make_a_report(tmp_path: Path, table: pd.DataFrame, options: Any, expected: str) -> None:
+    page = make_page(tmp_path, table, partial_correlations(table, **{"method": "linear", **options}))
+    assert expected in page.words
+    assert "nan" not in page.words.replace("NaN", "nan").split()
+
+
+def test_unknown_numbers_are_dashes(tmp_path: Path) -> None:
+    table = make_table(oods=OODS[:2])
+    result = partial_correlations(table, method="linear", within="pooled")
+    unknown = dict.fromkeys(("r", "low", "high", "p_val", "p_holm", "p_bh", "r_corrected"), np.nan)
+    bare = PartialCorrelations(
+        table=result.table.assign(**unknown), fits=result.fits[:0], residuals=result.residuals, settings=result.settings
+    )
+    page = make_page(tmp_path, table, bare)
+    assert "n/a" in page.words
+    assert "nan" not in page.words.split()
+
+
+def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("old")
+
+    def full(self: Path, *_: Any, **__: Any) -> None:
+        self.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(StoreError, match=r"report\.html: the report cannot be written: No space left"):
+        report._write_aside(path, "new")
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_missing_folder_is_made_and_a_file_in_its_place_is_an_error(tmp_path: Path) -> None:
+    assert report._write_aside(tmp_path / "a" / "b" / "report.html", "x").read_text() == "x"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written"):
+        report._write_aside(tmp_path / "file" / "report.html", "x")
+
+
+def test_the_demo_stays_small(page: Page) -> None:
+    assert len(page.source.encode()) < 400_000

@@ -1,0 +1,91 @@
+"""Groups, units and gaps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from oodles.errors import ConfigError, DataError
+from oodles.longtable import check_table
+from oodles.series import group_series, settle_by
+
+
+def study(runs=4, steps=3, **changes):
+    rows = [
+        {
+            "run": f"m_{train}_{r}",
+            "model": "m",
+            "train_set": train,
+            "seed": r // 2,
+            "step": step,
+            "test_set": name,
+            "role": "in_domain" if name == train else "ood",
+            "value": 0.5 + 0.01 * step + 0.001 * r,
+            "n": 100,
+        }
+        for train in ("mnli", "snli")
+        for r in range(runs)
+        for step in range(steps)
+        for name in ("mnli", "snli", "hans")
+    ]
+    return check_table(pd.DataFrame(rows).assign(**changes))[0]
+
+
+def series_of(table, by=("model", "train_set"), unit="run"):
+    return list(group_series(table, by=by, unit=unit, metric="accuracy"))
+
+
+def test_groups_have_their_own_in_domain_set():
+    first, second = series_of(study())
+    assert (first.in_domain, first.test_sets) == (("mnli",), ("hans", "snli"))
+    assert (second.in_domain, second.test_sets) == (("snli",), ("hans", "mnli"))
+    assert first.scores.shape == (12, 2)
+    assert first.group == {"model": "m", "train_set": "mnli"}
+
+
+def test_runs_of_different_train_sets_pool_their_own_in_domain_scores():
+    (pooled,) = series_of(study(), by=("model",))
+    assert pooled.in_domain == ("mnli/snli",)
+    assert pooled.covariates.shape == (24, 1)
+    assert not pooled.complete
+
+
+def test_units_hold_whole_runs():
+    first, _ = series_of(study(), unit="seed")
+    assert first.unit_names == ("0", "1")
+    assert np.bincount(first.units).tolist() == [6, 6]
+    left = first.at(first.runs != 0)
+    assert left.run_names == ("m_mnli_1", "m_mnli_2", "m_mnli_3")
+    assert left.units.max() == 1
+
+
+def test_points_without_in_domain_score_are_left_out_and_counted():
+    table = study()
+    table = table[~((table["role"] == "in_domain") & (table["step"] == 2) & (table["run"] == "m_mnli_0"))]
+    first, _ = series_of(table)
+    assert len(first.scores) == 11
+    assert first.caveats == ("in-domain score missing at 1 of 12 points: those were left out",)
+
+
+def test_bad_choices_are_one_line():
+    table = study()
+    with pytest.raises(ConfigError, match="--by modle: no such column; did you mean 'model'"):
+        settle_by(table, ("modle",))
+    with pytest.raises(ConfigError, match="groups are made of whole runs"):
+        settle_by(table, ("test_set",))
+    with pytest.raises(ConfigError, match="--unit sede"):
+        series_of(table, unit="sede")
+    with pytest.raises(ConfigError, match="metric 'acuracy' is not in the table; did you mean 'accuracy'"):
+        list(group_series(table, by=(), unit="run", metric="acuracy"))
+    with pytest.raises(DataError, match="has several values of step"):
+        series_of(table, unit="step")
+    with pytest.raises(DataError, match="has no seed"):
+        series_of(table.assign(seed=None), unit="seed")
+
+
+def test_absent_default_columns_are_not_grouped_by():
+    table = study().assign(model=None)
+    by, caveats = settle_by(table, ("model", "train_set"))
+    assert by == ("train_set",)
+    assert caveats == ("no model in the table: grouped by train_set",)

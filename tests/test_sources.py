@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from oodles.errors import DataError
+from oodles.records import DataSet, Source, Suite
+from oodles.sources import load_examples, set_hash
+from oodles.suite import load_suite
+
+ROWS = pd.DataFrame(
+    {"idx": [5, 6, 7], "s1": ["A.", "B.", "C."], "s2": ["x.", "y.", "z."], "gold": [0, 1, 2], "kind": ["u", "v", "u"]}
+)
+DATA = DataSet(
+    name="t",
+    source=Source(file="t.parquet"),
+    columns={"premise": "s1", "hypothesis": "s2", "label": "gold", "id": "idx"},
+    labels={"0": 0, "2": 1},
+    drop=("1",),
+    slices=("kind",),
+)
+
+
+def suite_in(folder: Path) -> Suite:
+    return Suite(name="s", patterns={}, train_sets={}, test_sets={}, folder=str(folder))
+
+
+def with_(data: DataSet, **changes: object) -> DataSet:
+    from dataclasses import replace
+
+    return replace(data, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "tsv", "jsonl"])
+def test_every_file_format_gives_the_same_examples(tmp_path: Path, suffix: str) -> None:
+    writers = {
+        "parquet": lambda p: ROWS.to_parquet(p),
+        "csv": lambda p: ROWS.to_csv(p, index=False),
+        "tsv": lambda p: ROWS.to_csv(p, index=False, sep="\t"),
+        "jsonl": lambda p: ROWS.to_json(p, orient="records", lines=True),
+    }
+    writers[suffix](tmp_path / f"t.{suffix}")
+    examples = load_examples(suite_in(tmp_path), with_(DATA, source=Source(file=f"t.{suffix}")))
+    assert [(e.id, e.label, e.answer) for e in examples] == [("5", "0", 0), ("7", "2", 1)]
+    assert examples[1].fields == {"premise": "C.", "hypothesis": "z."}
+    assert examples[1].slices == {"kind": "u"}
+
+
+def test_a_hub_folder_is_read_through_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real loading code of the hub, on a local folder in the hub's layout."""
+    pytest.importorskip("datasets")
+    (tmp_path / "repo" / "data").mkdir(parents=True)
+    ROWS.to_parquet(tmp_path / "repo" / "data" / "test-00000-of-00001.parquet")
+    source = Source(hub=str(tmp_path / "repo"), split="test")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    examples = load_examples(suite_in(tmp_path), with_(DATA, source=source))
+    assert [e.id for e in examples] == ["5", "7"]
+    with pytest.raises(DataError, match="cannot be loaded"):
+        load_examples(suite_in(tmp_path), with_(DATA, source=Source(hub=str(tmp_path / "none"), split="test")))
+
+
+def test_labels_without_mapping_name_the_row(tmp_path: Path) -> None:
+    ROWS.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"s/t: row 1: label '1' has no mapping; mapped: 0, 2; map it or drop it"):
+        load_examples(suite_in(tmp_path), with_(DATA, drop=()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"source": Source(file="none.parquet")}, r"no such file"),
+        ({"source": Source(file="t.txt")}, r"not a .parquet, .csv, .tsv or .jsonl"),
+        ({"columns": {"premise": "s3", "label": "gold"}}, r"row 0: no column 's3'; known: gold, idx"),
+        ({"columns": {"premise": "s1"}}, r"no column 'label'"),
+        ({"drop": ("0", "1", "2"), "labels": {}}, r"no example is left"),
+        ({"expect": {"0": 2}}, r"1 rows labelled '0', expected 2"),
+        ({"columns": {**DATA.columns, "id": "kind"}}, r"id 'u' occurs more than once"),
+        ({"source": Source(generator="maxi")}, r"no generator 'maxi'"),
+        ({"source": Source(generator="mini")}, r"s/t: "),
+    ],
+)
+def test_bad_data_get_one_clear_line(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    ROWS.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=message) as caught:
+        load_examples(suite_in(tmp_path), with_(DATA, **changes))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_file_names_itself(tmp_path: Path) -> None:
+    (tmp_path / "t.parquet").write_bytes(b"PAR1 not really")
+    with pytest.raises(DataError, match=r"t\.parquet cannot be read"):
+        load_examples(suite_in(tmp_path), DATA)
+
+
+def test_neutral_is_dropped_from_mini() -> None:
+    suite = load_suite("mini")
+    labels = {e.label for e in load_examples(suite, suite.test_sets["daily"])}
+    assert labels == {"entailment", "contradiction"}
+
+
+def test_set_hash_sees_content() -> None:
+    suite = load_suite("mini")
+    examples = load_examples(suite, suite.test_sets["daily"])
+    assert set_hash(examples) == set_hash(list(examples))
+    assert set_hash(examples) != set_hash(examples[1:])

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from oodles.errors import StoreError
+from oodles.records import Predictions, Prompt, PromptSet
+from oodles.store import (
+    RunFolder,
+    claim_folder,
+    commit,
+    copy_score,
+    locked,
+    read_records,
+    read_runs,
+    read_scores,
+    run_folders,
+    write_json,
+)
+
+SPEC = {
+    "run_id": "1-x",
+    "model": {"label": "m"},
+    "train_set": "home",
+    "shots": 8,
+    "seed": 3,
+    "pattern": {"name": "q"},
+    "data_seed": 3,
+    "suite": "toy",
+}
+
+
+def folder_with_scores(root: Path, name: str = "r") -> RunFolder:
+    claim_folder(root, "toy", "toy")
+    folder = RunFolder(root / "runs" / name)
+    write_json(folder.spec, SPEC)
+    for step in (0, 4):
+        for test_set in ("home", "away"):
+            keep(folder, step, test_set)
+    return folder
+
+
+def keep(folder: RunFolder, step: int, test_set: str, gold: int = 1) -> None:
+    prompts = PromptSet(
+        name=test_set, answers=(" Yes", " No"), prompts=tuple(Prompt(id=f"e{i}", text="t", gold=gold) for i in range(3))
+    )
+    scores = np.array([[0.5, 1.5], [2.0, 1.0], [0.0, 0.25]])
+    predictions = Predictions(
+        test_set=test_set, answers=prompts.answers, ids=("e0", "e1", "e2"), scores=scores, gold=np.full(3, gold)
+    )
+    commit(folder, step, prompts, predictions, "in_domain" if test_set == "home" else "ood")
+
+
+def test_the_long_table_has_the_contract_columns(tmp_path: Path) -> None:
+    folder_with_scores(tmp_path)
+    table = read_runs(tmp_path)
+    columns = ["run", "model", "train_set", "shots", "seed", "step", "test_set", "role", "metric", "value", "n"]
+    assert list(table.columns[:11]) == columns
+    assert not table.duplicated(["run", "step", "test_set", "metric"]).any()
+    accuracy = table[(table.metric == "accuracy") & (table.step == 4) & (table.test_set == "away")].iloc[0]
+    assert accuracy.value == 2 / 3
+    assert (accuracy.n, accuracy.role, accuracy.model, accuracy.seed) == (3, "ood", "m", 3)
+    shares = table[(table.metric == "share:Yes") & (table.test_set == "home")]
+    assert shares.value.tolist() == [1 / 3, 1 / 3]
+    assert table[table.metric == "auc"].value.isna().all()  # one gold answer only: unknown is nan
+
+
+def test_records_hold_every_score(tmp_path: Path) -> None:
+    folder_with_scores(tmp_path)
+    records = read_records(tmp_path)
+    assert len(records) == 2 * 2 * 3
+    one = records[(records.step == 0) & (records.test_set == "home")]
+    assert one["score:Yes"].tolist() == [0.5, 2.0, 0.0]
+    assert one["correct"].tolist() == [True, False, True]
+    assert one["example"].tolist() == ["e0", "e1", "e2"]
+
+
+def test_records_come_before_their_line(tmp_path: Path) -> None:
+    folder = folder_with_scores(tmp_path)
+    for line in read_scores(folder):
+        assert folder.records(line["step"], line["test_set"]).is_file()
+    assert not list(folder.path.rglob("*.part"))
+
+
+def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
+    folder = folder_with_scores(tmp_path)
+    whole = folder.scores.read_bytes()
+    folder.scores.write_bytes(whole[:-20])
+    assert len(read_scores(folder)) == 3
+    folder.scores.write_bytes(whole.replace(b'{"step"', b'{"st', 1))
+    with pytest.raises(StoreError, match=r"scores\.jsonl: line 1 is damaged"):
+        read_scores(folder)
+
+
+def test_a_damaged_record_names_itself(tmp_path: Path) -> None:
+    folder = folder_with_scores(tmp_path)
+    folder.records(4, "away").write_bytes(b"PAR1")
+    with pytest.raises(StoreError, match=r"4/away\.parquet: cannot be read"):
+        read_records(tmp_path)
+
+
+def test_a_copied_score_is_the_same(tmp_path: Path) -> None:
+    donor = folder_with_scores(tmp_path)
+    heir = RunFolder(tmp_path / "runs" / "s")
+    write_json(heir.spec, SPEC)
+    for line in read_scores(donor):
+        copy_score(donor, heir, line)
+    assert heir.scores.read_bytes() == donor.scores.read_bytes()
+    assert heir.records(0, "home").read_bytes() == donor.records(0, "home").read_bytes()
+
+
+def test_a_folder_of_another_study_is_refused(tmp_path: Path) -> None:
+    claim_folder(tmp_path / "a", "one", "mini")
+    claim_folder(tmp_path / "a", "one", "mini")
+    with pytest.raises(StoreError, match="holds study 'one' on suite 'mini', not 'two' on 'mini'"):
+        claim_folder(tmp_path / "a", "two", "mini")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "thesis.tex").write_text("do not touch")
+    with pytest.raises(StoreError, match="not empty and no oodles study"):
+        claim_folder(tmp_path / "b", "one", "mini")
+    with pytest.raises(StoreError, match=r"no study\.json"):
+        run_folders(tmp_path / "b")
+
+
+def test_status(tmp_path: Path) -> None:
+    folder = folder_with_scores(tmp_path)
+    assert folder.status == "started"
+    write_json(folder.failed, {"reason": "x"})
+    assert folder.status == "failed"
+    write_json(folder.done, {})
+    assert folder.status == "done"
+    assert RunFolder(tmp_path / "runs" / "none").status == "missing"
+
+
+def test_no_scores_yet_says_so(tmp_path: Path) -> None:
+    claim_folder(tmp_path, "toy", "toy")
+    with pytest.raises(StoreError, match="no scores yet"):
+        read_runs(tmp_path)
+
+
+def test_one_writer_per_folder(tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; from oodles.store import locked\nwith locked(Path(sys.argv[1])): pass"
+    with locked(tmp_path):
+        busy = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert "another oodles is writing here" in busy.stderr
+    free = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert free.returncode == 0
+
+
+FULL_DISK = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_store import folder_with_scores, keep
+from oodles.errors import StoreError
+from oodles.store import read_scores, write_json
+root = Path(sys.argv[1])
+folder = folder_with_scores(root)
+before = read_scores(folder)
+with open(root / "filler", "wb", buffering=0) as f:
+    try:
+        while True:
+            f.write(b"x" * 4096)
+    except OSError:
+        pass
+for call in (lambda: keep(folder, 8, "home"), lambda: write_json(folder.done, {"a": "b" * 9000})):
+    try:
+        call()
+        print("WRITTEN")
+    except StoreError as error:
+        print(error)
+print(read_scores(folder) == before, folder.done.exists(), list(root.rglob("*.part")))
+"""
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(tmp_path: Path) -> None:
+    """A real full disk: a tmpfs of a few pages in its own mount namespace."""
+    from conftest import missing
+
+    (tmp_path / "disk").mkdir()
+    script = tmp_path / "full.py"
+    script.write_text(FULL_DISK)
+    inner = f"mount -t tmpfs -o size=128k none {tmp_path}/disk && {sys.executable} {script} {tmp_path}/disk {Path(__file__).parent}"
+    done = subprocess.run(["unshare", "--mount", "--map-root-user", "sh", "-c", inner], capture_output=True, text=True, check=False)
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        missing(f"no mount namespace here: {done.stderr.strip()[:100]}")
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3, done.stderr
+    assert "no space left on the disk" in lines[0]
+    assert "no space left on the disk" in lines[1]
+    assert lines[2] == "True False []"
+
+
+def test_files_state_their_schema(tmp_path: Path) -> None:
+    claim_folder(tmp_path, "toy", "toy")
+    assert json.loads((tmp_path / "study.json").read_text())["schema"] == 1
+
+
+def test_runs_are_told_apart(tmp_path: Path) -> None:
+    folder_with_scores(tmp_path, "a")
+    folder_with_scores(tmp_path, "b")
+    assert read_runs(tmp_path).groupby("run").size().tolist() == [24, 24]
