@@ -59,7 +59,8 @@ def toy_suite(tmp_path: Path) -> Path:
     """A suite of small CSV files in its own folder; returns its TOML."""
     text = TINY_SUITE
     for name in ("home", "away", "far"):
-        text += f'\n[[test_sets]]\nname = "{name}"\nsource = {{ file = "{name}.csv" }}\nlabels = {{ e = 0, c = 1 }}\ndrop = ["n"]\n'
+        text += f'\n[[test_sets]]\nname = "{name}"\nsource = {{ file = "{name}.csv" }}\n'
+        text += 'labels = { e = 0, c = 1 }\ndrop = ["n"]\n'
     for name, rows in (("home_train", 40), ("home", 24), ("away", 16), ("far", 20)):
         write_rows(tmp_path / f"{name}.csv", name, rows)
     (tmp_path / "toy.toml").write_text(text)

@@ -42,7 +42,7 @@ def test_models_table_names_sources(tmp_path: Path) -> None:
 
 def test_overrides_are_toml_and_win(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD)
-    study = load_study(path, ["train.epochs=5", "grid.seeds=[3]", "eval.steps=linear", "train.loss=\"answers\""])
+    study = load_study(path, ["train.epochs=5", "grid.seeds=[3]", "eval.steps=linear", 'train.loss="answers"'])
     assert (study.recipe.epochs, study.seeds, study.evaluation.steps) == (5, (3,), "linear")
     assert study.recipe.loss == "answers"
 
@@ -50,7 +50,10 @@ def test_overrides_are_toml_and_win(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (GOOD + "[train]\nlearning_rat = 1\n", r"study.toml \[train\]: unknown key 'learning_rat'; did you mean 'learning_rate'\?"),
+        (
+            GOOD + "[train]\nlearning_rat = 1\n",
+            r"study.toml \[train\]: unknown key 'learning_rat'; did you mean 'learning_rate'\?",
+        ),
         (GOOD + "[trian]\nepochs = 1\n", r"study.toml: unknown key 'trian'; did you mean 'train'\?"),
         (GOOD + '[train]\nepochs = "five"\n', r"study.toml \[train\]: epochs is 'five', expected whole number"),
         (GOOD + "[train]\nepochs = true\n", r"epochs is True, expected whole number"),

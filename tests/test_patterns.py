@@ -10,7 +10,9 @@ from oodles.errors import DataError
 from oodles.patterns import render, sample
 from oodles.records import Example, Pattern
 
-PATTERN = Pattern(name="q", text="{premise} Question: {hypothesis} Yes or No?", answers=(" Yes", " No"), truncate="premise")
+PATTERN = Pattern(
+    name="q", text="{premise} Question: {hypothesis} Yes or No?", answers=(" Yes", " No"), truncate="premise"
+)
 
 
 def example(index: int, label: str = "e", kind: str = "k", premise: str = "P.") -> Example:
@@ -26,7 +28,7 @@ def test_texts_are_rendered_verbatim(premise: str, hypothesis: str) -> None:
 
 def test_a_missing_field_names_the_example() -> None:
     one = Example(id="7", fields={"premise": "P.", "hypotesis": "H."}, label="e", answer=0)
-    with pytest.raises(DataError, match="example 7 has no field 'hypothesis'.*did you mean 'hypotesis'"):
+    with pytest.raises(DataError, match=r"example 7 has no field 'hypothesis'.*did you mean 'hypotesis'"):
         render(PATTERN, [one], "t")
 
 

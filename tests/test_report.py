@@ -17,7 +17,7 @@ from oodles import report
 from oodles.analysis import analyse
 from oodles.changes import changes
 from oodles.correlate import PartialCorrelations, partial_correlations
-from oodles.errors import StoreError
+from oodles.errors import DataError, StoreError
 from oodles.report import write_report
 from oodles.verdict import verdicts
 
@@ -221,7 +221,7 @@ def test_several_groups_get_a_section_each_and_contents(tmp_path: Path) -> None:
         (
             make_table(oods=OODS[:2]).assign(value=lambda t: t["value"].mask(t.index % 7 == 0)),
             {},
-            "finite value left out",
+            "finite value",
         ),
         (make_table(oods=OODS[:2]).assign(model=None), {}, "trained on daily"),
     ],
@@ -231,6 +231,17 @@ def test_thin_tables_still_make_a_report(tmp_path: Path, table: pd.DataFrame, op
     page = make_page(tmp_path, table, partial_correlations(table, **{"method": "linear", **options}))
     assert expected in page.words
     assert "nan" not in page.words.replace("NaN", "nan").split()
+
+
+def test_results_without_their_table_make_a_report_without_trajectories(tmp_path: Path) -> None:
+    table = make_table(oods=OODS[:2])
+    found = analyse(table, method="linear")
+    page = Page(write_report(None, found, tmp_path / "report.html"))
+    assert found.verdicts[0].sentence in page.words
+    assert "trajectories need the table of scores" in page.words
+    assert len(page.all("svg")) == 3
+    with pytest.raises(DataError, match="needs an Analysis"):
+        write_report(None, found.result, tmp_path / "other.html")
 
 
 def test_unknown_numbers_are_dashes(tmp_path: Path) -> None:

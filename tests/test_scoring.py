@@ -103,7 +103,9 @@ def test_independent_of_order_budget_and_company(tokenizer: Any, prompts: Prompt
     model = tiny("llama")
     whole = scoring.score(model, tokenizer, prompts)
     small = scoring.score(model, tokenizer, prompts, batch_tokens=64)
-    turned = scoring.score(model, tokenizer, PromptSet(name="t", answers=prompts.answers, prompts=prompts.prompts[::-1]))
+    turned = scoring.score(
+        model, tokenizer, PromptSet(name="t", answers=prompts.answers, prompts=prompts.prompts[::-1])
+    )
     alone = scoring.score(model, tokenizer, [prompts.prompts[3].text], prompts.answers)
     for other in (small, turned[::-1]):
         assert np.abs(whole - other).max() < 1e-4
@@ -149,7 +151,7 @@ def test_bad_input(tokenizer: Any) -> None:
 def test_a_model_that_is_not_finite_says_where(tokenizer: Any) -> None:
     model = tiny("llama")
     model.get_output_embeddings().weight.data.fill_(float("nan"))
-    with pytest.raises(ModelError, match="prompts: the model gave .* for example number 0"):
+    with pytest.raises(ModelError, match=r"prompts: the model gave .* for example number 0"):
         scoring.score(model, tokenizer, ["A text."], [" Yes", " No"])
 
 

@@ -185,8 +185,11 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(tmp_path: Path)
     (tmp_path / "disk").mkdir()
     script = tmp_path / "full.py"
     script.write_text(FULL_DISK)
-    inner = f"mount -t tmpfs -o size=128k none {tmp_path}/disk && {sys.executable} {script} {tmp_path}/disk {Path(__file__).parent}"
-    done = subprocess.run(["unshare", "--mount", "--map-root-user", "sh", "-c", inner], capture_output=True, text=True, check=False)
+    command = f"{sys.executable} {script} {tmp_path}/disk {Path(__file__).parent}"
+    inner = f"mount -t tmpfs -o size=128k none {tmp_path}/disk && {command}"
+    done = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", inner], capture_output=True, text=True, check=False
+    )
     if "unshare" in done.stderr or "mount:" in done.stderr:
         missing(f"no mount namespace here: {done.stderr.strip()[:100]}")
     lines = done.stdout.splitlines()

@@ -19,7 +19,16 @@ def test_built_in_suites_load() -> None:
 def test_mini_has_one_in_domain_set_and_seven_shifts() -> None:
     suite = load_suite("mini")
     assert list(suite.train_sets) == ["daily"]
-    assert list(suite.test_sets) == ["daily", "genre", "science", "coreference", "overlap", "word_order", "news", "negation"]
+    assert list(suite.test_sets) == [
+        "daily",
+        "genre",
+        "science",
+        "coreference",
+        "overlap",
+        "word_order",
+        "news",
+        "negation",
+    ]
     assert suite.patterns["question"].text == "{premise} Question: {hypothesis} Yes or No?"
     assert suite.patterns["question"].answers == (" Yes", " No")
 
@@ -42,7 +51,7 @@ def test_your_own_toml_works_like_a_name(toy_suite: Path) -> None:
         ('truncate = "premise"', 'truncate = "premis"', r"did you mean 'premise'"),
         ("labels = { e = 0, c = 1 }", "labels = { e = 0, c = 2 }", r"label 'c' is mapped to 2, expected 0 to 1"),
         ('drop = ["n"]', 'drop = ["e"]', r"label 'e' is both mapped and dropped"),
-        ('source = { file = "home.csv" }', "source = { split = \"test\" }", r"expected one of generator, file, hub"),
+        ('source = { file = "home.csv" }', 'source = { split = "test" }', r"expected one of generator, file, hub"),
         ('name = "home"', 'naem = "home"', r"unknown key 'naem'; did you mean 'name'"),
         ('name = "away"', 'name = "a/b"', r"name 'a/b'"),
         ('name = "away"', 'name = "far"', r"two test sets are named 'far'"),

@@ -34,7 +34,14 @@ RECIPE = Recipe(epochs=15, batch_size=8, learning_rate=1e-2)
 
 @pytest.mark.parametrize(
     ("architecture", "loss"),
-    [("llama", "vocab"), ("llama", "answers"), ("opt", "vocab"), ("olmo2", "vocab"), ("smollm3", "vocab"), ("gemma2", "vocab")],
+    [
+        ("llama", "vocab"),
+        ("llama", "answers"),
+        ("opt", "vocab"),
+        ("olmo2", "vocab"),
+        ("smollm3", "vocab"),
+        ("gemma2", "vocab"),
+    ],
 )
 def test_every_family_learns_a_planted_rule(architecture: str, loss: Any, tokenizer: Any) -> None:
     model = attach_lora(tiny(architecture), Lora(), seed=0)
@@ -72,7 +79,9 @@ def test_no_full_vocabulary_tensor_is_built(tokenizer: Any) -> None:
     model = attach_lora(tiny("llama"), Lora(), seed=0)
     shapes = []
     head = scoring.causal_lm(model).get_output_embeddings()
-    head.register_forward_hook(lambda _m, _i, output: shapes.append(tuple(output.shape)) if output.requires_grad else None)
+    head.register_forward_hook(
+        lambda _m, _i, output: shapes.append(tuple(output.shape)) if output.requires_grad else None
+    )
     fine_tune(model, tokenizer, planted(16), Recipe(epochs=1, batch_size=8), 0, [])
     assert shapes == [(8, 1024), (8, 1024)]
 

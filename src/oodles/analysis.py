@@ -27,11 +27,12 @@ from oodles import __version__
 from oodles.changes import changes
 from oodles.correlate import PartialCorrelations, partial_correlations
 from oodles.errors import DataError, StoreError
+from oodles.longtable import as_names, check_table
 from oodles.resample import DESCRIPTIVE
 from oodles.verdict import Verdict, verdicts
 
 SCHEMA = 1
-TABLES = ("correlations", "fits", "residuals", "changes")
+TABLES = ("correlations", "fits", "residuals", "changes", "table")
 SEPARATOR = "; "
 
 
@@ -42,6 +43,7 @@ class Analysis:
     result: PartialCorrelations
     changes: pd.DataFrame
     verdicts: tuple[Verdict, ...]
+    long_table: pd.DataFrame  # the scores themselves, as checked: for whoever draws trajectories
     version: str = __version__  # of oodles, when it was computed
 
     @property
@@ -68,7 +70,10 @@ def analyse(table: pd.DataFrame, records: pd.DataFrame | None = None, **options:
     """
     result = partial_correlations(table, records, **options)
     shared = {name: options[name] for name in ("by", "metric", "level", "in_domain") if name in options}
-    return Analysis(result=result, changes=changes(table, **shared), verdicts=verdicts(result))
+    checked, _ = check_table(table, in_domain=options.get("in_domain"))
+    return Analysis(
+        result=result, changes=changes(table, **shared), verdicts=verdicts(result), long_table=_plain(checked)
+    )
 
 
 def write_results(analysis: Analysis, out: Path) -> list[Path]:
@@ -117,7 +122,9 @@ def read_results(path: Path) -> Analysis:
             frame = pd.read_parquet(file)
         except (OSError, ValueError) as error:
             raise DataError(f"{file}: cannot be read; write the results again with oodles analyse") from error
-        frames[name] = frame.assign(caveats=pd.Series([list(map(str, s)) for s in frame["caveats"]], dtype=object))
+        if "caveats" in frame.columns:
+            frame = frame.assign(caveats=pd.Series([list(map(str, s)) for s in frame["caveats"]], dtype=object))
+        frames[name] = frame
     result = PartialCorrelations(
         table=frames["correlations"],
         fits=frames["fits"],
@@ -126,16 +133,32 @@ def read_results(path: Path) -> Analysis:
         caveats=tuple(summary["caveats"]),
     )
     told = tuple(Verdict(**verdict) for verdict in summary["verdicts"])
-    return Analysis(result=result, changes=frames["changes"], verdicts=told, version=summary["oodles"])
+    return Analysis(
+        result=result,
+        changes=frames["changes"],
+        verdicts=told,
+        long_table=_plain(frames["table"]),
+        version=summary["oodles"],
+    )
 
 
 def _frames(analysis: Analysis) -> dict[str, pd.DataFrame]:
     result = analysis.result
-    tables = (result.table, result.fits, result.residuals, analysis.changes)
+    tables = (result.table, result.fits, result.residuals, analysis.changes, analysis.long_table)
     return dict(zip(TABLES, tables, strict=True))
 
 
+def _plain(table: pd.DataFrame) -> pd.DataFrame:
+    """Names as text or None: a column of mixed kinds has no place in Parquet, and kinds differ between pandas."""
+    table = table.copy()
+    for column in table.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes]]:
+        table[column] = as_names(table[column])
+    return table
+
+
 def _as_csv(frame: pd.DataFrame) -> pd.DataFrame:
+    if "caveats" not in frame.columns:
+        return frame
     return frame.assign(caveats=[SEPARATOR.join(said) for said in frame["caveats"]])
 
 

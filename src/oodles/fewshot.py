@@ -26,7 +26,9 @@ def draw(examples: Sequence[Example], train_set: str, shots: int, data_seed: int
         by_label[example.label].append(example)
     labels = sorted(by_label)
     if shots % len(labels):
-        raise ConfigError(f"shots is {shots}, not divisible by the {len(labels)} labels of '{train_set}' ({', '.join(labels)})")
+        raise ConfigError(
+            f"shots is {shots}, not divisible by the {len(labels)} labels of '{train_set}' ({', '.join(labels)})"
+        )
     each = shots // len(labels)
     smallest = min(labels, key=lambda name: len(by_label[name]))
     if each > len(by_label[smallest]):

@@ -461,13 +461,13 @@ def plot_changes(changes: pd.DataFrame, *, group: Group | None = None) -> Figure
     if rows.empty:
         raise DataError(f"nothing to plot: there is no change for group={group}")
     with _style():
-        return _draw_changes(by_change(rows).to_dict("records"))
+        return _draw_changes(by_change(rows.reset_index(drop=True)).to_dict("records"))
 
 
 def by_change(rows: pd.DataFrame) -> pd.DataFrame:
     """In-domain first, then the largest change first."""
-    inside = rows["role"] == "in_domain"
-    return pd.concat([rows[inside], rows[~inside].sort_values("change", ascending=False, kind="stable")])
+    order = pd.DataFrame({"outside": rows["role"] != "in_domain", "change": rows["change"]})
+    return rows.loc[order.sort_values(["outside", "change"], ascending=[True, False], kind="stable").index]
 
 
 def _draw_changes(rows: Sequence[Mapping[Any, Any]]) -> Figure:

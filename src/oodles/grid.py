@@ -46,7 +46,9 @@ def expand(study: Study) -> Plan:
     names = [job.spec.name for job in jobs]
     repeated = {n for n in names if names.count(n) > 1}
     if repeated:
-        raise ConfigError(f"study {study.name}: two runs are named '{min(repeated)}'; list each model, seed and size once")
+        raise ConfigError(
+            f"study {study.name}: two runs are named '{min(repeated)}'; list each model, seed and size once"
+        )
     return Plan(study=study, suite=suite, jobs=jobs, caveats=_caveats(study))
 
 
@@ -94,10 +96,12 @@ def _check_test_sets(suite: Suite, study: Study) -> None:
     for train_set in study.train_sets:
         if not any(role_of(name, train_set) == "in_domain" for name in names):
             raise ConfigError(
-                f"study {study.name}: no test set '{train_set}' is evaluated, so runs trained on it have no in-domain score; add it"
+                f"{study.name}: no test set '{train_set}' is evaluated, so its runs lack an in-domain score; add it"
             )
     if len(names) < 3:
-        raise ConfigError(f"study {study.name}: {len(names)} test sets; expected the in-domain one and at least two OOD sets")
+        raise ConfigError(
+            f"study {study.name}: {len(names)} test sets; expected the in-domain one and at least two OOD sets"
+        )
 
 
 def _caveats(study: Study) -> tuple[str, ...]:

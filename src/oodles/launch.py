@@ -98,4 +98,3 @@ def work_of(plan: Plan, job: Job) -> float:
     sets = render_sets(plan.suite, spec.pattern, spec.train_set, spec.evaluation)
     characters = sum(len(p.text) for prompts in sets for p in prompts.prompts)
     return float(characters * len(schedule_of(spec)))
-

@@ -1,6 +1,7 @@
 """Load a causal language model and its tokenizer, and attach LoRA.
 
-A model is an embedded name (`oodles fetch`), a folder laid out like the hub, or a hub id (`org/name` or `org/name@revision`).
+A model is an embedded name (`oodles fetch`), a folder laid out like the hub, or a hub id (`org/name`, or with a
+commit, `org/name@revision`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def resolve_model(name: str, folder: str | Path = "", source: ModelSpec | None =
             label = name if source else path.resolve().name
             return ModelSpec(label=label, source=str(path.resolve()), revision=folder_fingerprint(path))
     if wanted.startswith((".", "/", "~")) or "/" not in wanted:
-        raise ModelError(f"model '{wanted}': no such folder or embedded model; {nearest(wanted, EMBEDDED)} or a hub id org/name")
+        raise ModelError(
+            f"model '{wanted}': no such folder or embedded model; {nearest(wanted, EMBEDDED)} or a hub id org/name"
+        )
     hub_id, _, at = wanted.partition("@")
     label = name if source else hub_id.split("/")[-1].lower()
     return ModelSpec(label=label, source=hub_id, revision=revision or at or None)
@@ -48,7 +51,9 @@ def folder_fingerprint(path: Path) -> str:
     digest = hashlib.sha256((path / "config.json").read_bytes())
     weights = sorted(path.glob("*.safetensors"))
     if not weights:
-        raise ModelError(f"{path}: no .safetensors file; convert the weights with save_pretrained(safe_serialization=True)")
+        raise ModelError(
+            f"{path}: no .safetensors file; convert the weights with save_pretrained(safe_serialization=True)"
+        )
     for file in weights:
         size = file.stat().st_size
         with file.open("rb") as handle:
@@ -103,7 +108,7 @@ def load_model(spec: ModelSpec, precision: str = "fp32") -> torch.nn.Module:
             model_path(spec), revision=_commit(spec), dtype=dtype, use_safetensors=True, trust_remote_code=False
         )
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    return model.to(device)  # type: ignore[no-any-return]
+    return model.to(device)
 
 
 def attach_lora(model: torch.nn.Module, lora: Lora, seed: int) -> torch.nn.Module:
@@ -122,7 +127,7 @@ def attach_lora(model: torch.nn.Module, lora: Lora, seed: int) -> torch.nn.Modul
     )
     torch.manual_seed(seed)
     try:
-        return get_peft_model(model, config)  # type: ignore[no-any-return]
+        return get_peft_model(model, config)
     except ValueError as error:
         raise ModelError(f"LoRA cannot be attached: {str(error).splitlines()[0]}; set [lora] targets") from None
 
@@ -134,7 +139,7 @@ def find_targets(model: torch.nn.Module) -> tuple[str, ...]:
     found = {
         name.split(".")[-1]
         for name, module in model.named_modules()
-        if isinstance(module, torch.nn.Linear) and "attn" in name.lower() or "attention" in name.lower()
+        if isinstance(module, torch.nn.Linear) and ("attn" in name.lower() or "attention" in name.lower())
     } & set(ATTENTION)
     if not found:
         raise ModelError("no attention projection was found to adapt; name the modules in [lora] targets")

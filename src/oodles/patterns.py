@@ -35,7 +35,9 @@ def _prompt(pattern: Pattern, names: Sequence[str], example: Example, where: str
     for field in names:
         if field not in example.fields:
             known = nearest(field, example.fields)
-            raise DataError(f"{where}: example {example.id} has no field '{field}' of pattern '{pattern.name}'; {known}")
+            raise DataError(
+                f"{where}: example {example.id} has no field '{field}' of pattern '{pattern.name}'; {known}"
+            )
     return Prompt(id=example.id, text=pattern.text.format_map(dict(example.fields)), gold=example.answer)
 
 
@@ -65,7 +67,7 @@ def _rank(example: Example, shared_field: str) -> tuple[str, str]:
 
 
 def _apportion(sizes: Mapping[K, int], seats: int) -> dict[K, int]:
-    """Seats in proportion to size (Sainte-Laguë): unlike largest remainders, no stratum loses when there are more seats."""
+    """Seats in proportion to size (Sainte-Laguë): no stratum loses when there are more seats, so samples are nested."""
     given = dict.fromkeys(sizes, 0)
     for _ in range(seats):
         open_ = [key for key in sizes if given[key] < sizes[key]]

@@ -1,4 +1,4 @@
-"""What a long job tells while it runs: a live bar with the time left on a terminal, plain lines elsewhere. Always on stderr."""
+"""What a long job tells while it runs, on stderr: a live bar with the time left in a terminal, else plain lines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ class Progress:
             self._bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._bar is not None:
             self._bar.stop()
 

@@ -91,7 +91,9 @@ class Suite:
 
     def __str__(self) -> str:
         sets = ", ".join(self.test_sets)
-        return f"suite {self.name}: train {', '.join(self.train_sets)}; test {sets}; patterns {', '.join(self.patterns)}"
+        return (
+            f"suite {self.name}: train {', '.join(self.train_sets)}; test {sets}; patterns {', '.join(self.patterns)}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +236,7 @@ class Predictions:
     @property
     def choice(self) -> npt.NDArray[np.int64]:
         """Index of the best answer; ties go to the lowest index."""
-        return np.argmax(self.scores, axis=1).astype(np.int64)
+        return np.asarray(np.argmax(self.scores, axis=1), dtype=np.int64)
 
     @property
     def correct(self) -> npt.NDArray[np.bool_]:

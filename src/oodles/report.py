@@ -14,7 +14,7 @@ import os
 import platform
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -31,7 +31,7 @@ import oodles
 from oodles import figures, tables
 from oodles.analysis import Analysis
 from oodles.changes import changes as changes_of
-from oodles.errors import StoreError
+from oodles.errors import DataError, StoreError
 from oodles.longtable import check_table
 from oodles.series import grouped
 from oodles.verdict import Verdict, verdicts
@@ -45,7 +45,7 @@ MANY_ROWS = 60  # a longer table is folded; it opens with a click and in print
 
 
 def write_report(
-    table: pd.DataFrame,
+    table: pd.DataFrame | None,
     result: PartialCorrelations | Analysis,
     path: Path | str,
     *,
@@ -57,7 +57,7 @@ def write_report(
     Parameters
     ----------
     table
-        The long table that was analysed.
+        The long table that was analysed. Results that were read back may come without it, and show no trajectories.
     result
         What `partial_correlations` returned, or an `Analysis`, which brings its changes and verdicts.
     path
@@ -70,6 +70,8 @@ def write_report(
 
     Raises
     ------
+    DataError
+        There is no table, and the result is no `Analysis`, which would bring its changes.
     StoreError
         The file cannot be written.
     """
@@ -134,17 +136,17 @@ class Section:
 
 
 def _page(
-    table: pd.DataFrame, result: PartialCorrelations | Analysis, runs: Sequence[Mapping[str, Any]], title: str
+    table: pd.DataFrame | None, result: PartialCorrelations | Analysis, runs: Sequence[Mapping[str, Any]], title: str
 ) -> dict[str, Any]:
     found, changes, said = _parts(table, result)
     settings: Mapping[str, Any] = found.settings
     metric = str(settings.get("metric") or "accuracy")
-    checked, _ = check_table(table, in_domain=settings.get("in_domain"))
-    answer = _answer(checked, runs)
+    checked = None if table is None else check_table(table, in_domain=settings.get("in_domain"))[0]
+    answer = None if checked is None else _answer(checked, runs)
     drawer = _Drawer(table=checked, found=found, changes=changes, metric=metric, answer=answer)
     return {
         "title": title,
-        "facts": _facts(checked),
+        "facts": "" if checked is None else _facts(checked),
         "sections": [_section(drawer, verdict, i) for i, verdict in enumerate(said)],
         "caveats": list(found.caveats),
         "answer": answer,
@@ -158,11 +160,15 @@ def _page(
 
 
 def _parts(
-    table: pd.DataFrame, result: PartialCorrelations | Analysis
+    table: pd.DataFrame | None, result: PartialCorrelations | Analysis
 ) -> tuple[PartialCorrelations, pd.DataFrame, list[Verdict]]:
     """The result, its changes and a verdict for every group, from whichever record holds them."""
     if isinstance(result, Analysis):
         found, changes, said = result.result, result.changes, list(result.verdicts)
+    elif table is None:
+        raise DataError(
+            "a report without a table of scores needs an Analysis, as analyse() returns or read_results() reads it"
+        )
     else:
         settings: Mapping[str, Any] = {"by": (), **result.settings}
         chosen = {k: settings[k] for k in ("by", "metric", "level", "in_domain") if k in settings}
@@ -186,7 +192,7 @@ def _section(drawer: _Drawer, verdict: Verdict, number: int) -> Section:
         descriptive=verdict.descriptive,
         caveats=_caveats(pairs, changed, known=drawer.found.caveats),
         change_figure=drawer.changes_of(group) if moved else None,
-        change_sheet=tables.changes_sheet(figures.by_change(changed)) if moved else None,
+        change_sheet=tables.changes_sheet(figures.by_change(changed.reset_index(drop=True))) if moved else None,
         cards=list(drawer.cards(group)),
         heatmaps=[drawer.heatmap(group, kind) for kind in dict.fromkeys(pairs["within"])] if len(pairs) else [],
         pairs=tables.pairs_sheet(drawer.found, group=group, full=True) if len(pairs) else None,
@@ -244,7 +250,7 @@ def _answer(table: pd.DataFrame, runs: Sequence[Mapping[str, Any]]) -> str | Non
 class _Drawer:
     """Draws the figures of the page and numbers them, so that no two share an id."""
 
-    table: pd.DataFrame
+    table: pd.DataFrame | None
     found: PartialCorrelations
     changes: pd.DataFrame
     metric: str
@@ -266,21 +272,25 @@ class _Drawer:
         return self._svg(figures.plot_correlations(self.found, group=group, within=kind), label)
 
     def cards(self, group: Mapping[str, Any]) -> Iterator[Card]:
+        if self.table is None:
+            return
         rows = self.rows(self.table, group)
         shares = set(rows.loc[rows["metric"] == f"share:{self.answer}", "test_set"])
         scores = rows[rows["metric"] == self.metric]
         outside = scores.loc[scores["role"] == "ood", "test_set"].unique()
         for name in outside if len(outside) else scores["test_set"].unique():
-            yield Card(name=name, accuracy=self._accuracy(group, name), share=self._share(group, name, shares))
+            yield Card(
+                name=name,
+                accuracy=self._accuracy(self.table, group, name),
+                share=self._share(self.table, group, name) if name in shares else None,
+            )
 
-    def _accuracy(self, group: Mapping[str, Any], name: str) -> Markup:
-        drawn = figures.plot_trajectories(self.table, group=group, metric=self.metric, test_sets=[name], bare=True)
+    def _accuracy(self, table: pd.DataFrame, group: Mapping[str, Any], name: str) -> Markup:
+        drawn = figures.plot_trajectories(table, group=group, metric=self.metric, test_sets=[name], bare=True)
         return self._svg(drawn, f"{self.metric} on {name} over the steps, beside in-domain.", wide=True)
 
-    def _share(self, group: Mapping[str, Any], name: str, known: Collection[str]) -> Markup | None:
-        if name not in known:
-            return None
-        drawn = figures.plot_shares(self.table, group=group, answer=self.answer, test_sets=[name], bare=True)
+    def _share(self, table: pd.DataFrame, group: Mapping[str, Any], name: str) -> Markup:
+        drawn = figures.plot_shares(table, group=group, answer=self.answer, test_sets=[name], bare=True)
         return self._svg(drawn, f"Share of {self.answer} on {name} over the steps.", wide=True)
 
     def _svg(self, figure: Figure, label: str, *, wide: bool = False) -> Markup:

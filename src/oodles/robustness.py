@@ -51,7 +51,7 @@ def _patterns(series: Series) -> list[tuple[list[int], np.ndarray[tuple[int], np
     together: dict[bytes, list[int]] = {}
     for column in range(known.shape[1]):
         together.setdefault(known[:, column].tobytes(), []).append(column)
-    return [(columns, known[:, columns[0]]) for columns in together.values()]
+    return [(columns, known[:, columns[0]]) for columns in together.values() if known[:, columns[0]].any()]
 
 
 def _frame(series: Series, recipe: Recipe) -> pd.DataFrame:

@@ -30,5 +30,7 @@ def schedule(steps: str | Sequence[int], last: int, points: int = 10) -> tuple[i
         wanted = set(steps)
         beyond = [s for s in wanted if not 0 <= s <= last]
         if beyond:
-            raise ConfigError(f"[eval] steps holds {beyond[0]}, but the run has {last} steps; choose steps from 0 to {last}")
+            raise ConfigError(
+                f"[eval] steps holds {beyond[0]}, but the run has {last} steps; choose steps from 0 to {last}"
+            )
     return tuple(sorted({0, last} | {s for s in wanted if s <= last}))

@@ -1,8 +1,9 @@
 """Model x prompts -> one score per answer: exact, and no more arithmetic than needed.
 
-Each distinct prefix is computed once: prompts that share one (a premise with several hypotheses) are packed into one row, with
-explicit positions and a mask that keeps them apart. Only the rows of the head that belong to answers are multiplied. Both
-shortcuts are checked against the plain forward pass for the model at hand, and left out where they do not agree.
+Each distinct prefix is computed once: prompts that share one (a premise with several hypotheses) are packed into one
+row, with explicit positions and a mask that keeps them apart. Only the rows of the head that belong to answers are
+multiplied. Both shortcuts are checked against the plain forward pass for the model at hand, and left out where they do
+not agree.
 """
 
 from __future__ import annotations
@@ -171,12 +172,16 @@ def _answer_tokens(tokenizer: Any, answers: Sequence[str], texts: Sequence[str])
     return tuple(found)
 
 
-def _check_lengths(model: Any, encoded: list[list[int]], targets: tuple[tuple[int, ...], ...], prompts: PromptSet) -> None:
+def _check_lengths(
+    model: Any, encoded: list[list[int]], targets: tuple[tuple[int, ...], ...], prompts: PromptSet
+) -> None:
     limit = getattr(model.config, "max_position_embeddings", None)
     room = max(len(t) for t in targets) - 1
     for prompt, ids in zip(prompts.prompts, encoded, strict=True):
         if limit is not None and len(ids) + room > limit:
-            raise DataError(f"{prompts.name}: prompt {prompt.id} has {len(ids)} tokens, the model takes {limit}; shorten it")
+            raise DataError(
+                f"{prompts.name}: prompt {prompt.id} has {len(ids)} tokens, the model takes {limit}; shorten it"
+            )
 
 
 def _items(encoded: list[list[int]], targets: tuple[tuple[int, ...], ...]) -> tuple[Item, ...]:
@@ -273,7 +278,7 @@ def causal_lm(model: Any) -> Any:
 def hidden_states(model: Any, **inputs: Any) -> torch.Tensor:
     """The last layer's output; the head is not applied."""
     output = causal_lm(model).base_model(use_cache=False, **inputs)
-    return output.last_hidden_state  # type: ignore[no-any-return]
+    return output.last_hidden_state
 
 
 def _rows_of_head(model: Any, plan: Plan, batch: Sequence[Row]) -> Iterator[tuple[int, Any]]:
@@ -318,7 +323,9 @@ def _all_of_head(model: Any, plan: Plan, batch: Sequence[Row]) -> Iterator[tuple
             yield index, _log_probability(logits, plan.targets[index % len(plan.targets)])
 
 
-def _tensors(model: Any, plan: Plan, batch: Sequence[Row]) -> tuple[dict[str, torch.Tensor], list[tuple[int, int, list[int]]]]:
+def _tensors(
+    model: Any, plan: Plan, batch: Sequence[Row]
+) -> tuple[dict[str, torch.Tensor], list[tuple[int, int, list[int]]]]:
     """Model inputs of a batch, padded on the right, and where each item is read: (item, row, columns)."""
     import torch
 

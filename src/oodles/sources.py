@@ -36,7 +36,9 @@ def load_examples(suite: Suite, data: DataSet) -> tuple[Example, ...]:
             continue
         if label not in data.labels:
             known = ", ".join(data.labels)
-            raise DataError(f"{where}: row {number}: label '{label}' has no mapping; mapped: {known}; map it or drop it")
+            raise DataError(
+                f"{where}: row {number}: label '{label}' has no mapping; mapped: {known}; map it or drop it"
+            )
         texts = {name: str(_cell(row, column, where, number)) for name, column in fields.items()} or {
             name: str(value) for name, value in row.items() if name not in (label_column, id_column, *data.slices)
         }
@@ -123,5 +125,7 @@ def _read_hub(source: Source, where: str) -> Rows:
         loaded = datasets.load_dataset(source.hub, source.config, split=source.split, revision=source.revision)
     except Exception as error:  # the library raises many kinds, from the network, the cache and the parser
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{where}: '{source.hub}' cannot be loaded: {reason}; fetch it where the hub can be reached") from None
+        raise DataError(
+            f"{where}: '{source.hub}' cannot be loaded: {reason}; fetch it where the hub can be reached"
+        ) from None
     return [dict(row) for row in loaded]

@@ -271,7 +271,9 @@ def read_scores(folder: RunFolder) -> list[dict[str, Any]]:
                 scores.append(json.loads(text))
         except ValueError:
             if number < len(lines):
-                raise StoreError(f"{folder.scores}: line {number} is damaged; remove the run and run it again") from None
+                raise StoreError(
+                    f"{folder.scores}: line {number} is damaged; remove the run and run it again"
+                ) from None
     return scores
 
 
@@ -321,10 +323,12 @@ def read_records(root: str | Path) -> pd.DataFrame:
             try:
                 frame = pq.read_table(path).to_pandas()
             except (OSError, pa.ArrowInvalid) as error:
-                raise StoreError(f"{path}: cannot be read ({str(error).splitlines()[0]}); remove the run and run it again") from None
+                raise StoreError(
+                    f"{path}: cannot be read ({str(error).splitlines()[0]}); remove the run and run it again"
+                ) from None
             frames.append(frame.assign(run=folder.name, step=line["step"], test_set=line["test_set"]))
     if not frames:
         raise StoreError(f"{root}: no records yet; run `oodles status {root}` to see what is there")
-    table = pd.concat(frames, ignore_index=True)
+    table: pd.DataFrame = pd.concat(frames, ignore_index=True)
     first = ["run", "step", "test_set", "example"]
-    return table[[*first, *(c for c in table.columns if c not in first)]]
+    return table.loc[:, [*first, *(c for c in table.columns if c not in first)]]

@@ -1,7 +1,7 @@
 """Suites: which sets are tested, and how a prompt reads. A path to your own TOML works like a built-in name.
 
-    oodles suites            # list them
-    oodles suites mini       # one: its sets, labels, licences
+oodles suites            # list them
+oodles suites mini       # one: its sets, labels, licences
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def load_suite(source: str | Path | Suite, folder: str | Path = "") -> Suite:
     file = build(_File, raw, path.name)
     suite = Suite(
         name=file.name,
-        patterns={k: Pattern(name=k, text=p.text, answers=p.answers, truncate=p.truncate) for k, p in file.patterns.items()},
+        patterns={
+            k: Pattern(name=k, text=p.text, answers=p.answers, truncate=p.truncate) for k, p in file.patterns.items()
+        },
         train_sets={s.name: s for s in file.train_sets},
         test_sets={s.name: s for s in file.test_sets},
         citation=file.citation,
@@ -121,7 +123,9 @@ def _check(suite: Suite, file: _File, where: str) -> None:
         _check_source(data.source, f"{where} [{data.name}]")
         for label, index in data.labels.items():
             if not 0 <= index < answers:
-                raise ConfigError(f"{where} [{data.name}]: label '{label}' is mapped to {index}, expected 0 to {answers - 1}")
+                raise ConfigError(
+                    f"{where} [{data.name}]: label '{label}' is mapped to {index}, expected 0 to {answers - 1}"
+                )
         both = set(data.labels) & set(data.drop)
         if both:
             raise ConfigError(f"{where} [{data.name}]: label '{both.pop()}' is both mapped and dropped; choose one")
@@ -157,7 +161,9 @@ def pattern_fields(pattern: Pattern, where: str = "pattern") -> tuple[str, ...]:
         raise ConfigError(f"{where}: text cannot be read ({error}); write {{{{ for a brace") from None
     bad = [n for n in names if not n.isidentifier()]
     if bad or not names:
-        raise ConfigError(f"{where}: text has {'field ' + repr(bad[0]) if bad else 'no field'}; expected e.g. {{premise}}")
+        raise ConfigError(
+            f"{where}: text has {'field ' + repr(bad[0]) if bad else 'no field'}; expected e.g. {{premise}}"
+        )
     return tuple(dict.fromkeys(names))
 
 

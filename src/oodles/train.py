@@ -31,7 +31,7 @@ def fine_tune(
     """Train the adapters of `model` on the shots; the callbacks evaluate on the way."""
     encoded, targets = encode(tokenizer, shots)
     if recipe.loss == "answers" and any(len(t) > 1 for t in targets):
-        raise ConfigError("[train] loss = \"answers\" takes answers of one token; use loss = \"vocab\"")
+        raise ConfigError('[train] loss = "answers" takes answers of one token; use loss = "vocab"')
     if not any(p.requires_grad for p in model.parameters()):
         raise ModelError("nothing to train: no parameter of the model requires a gradient; check [lora] targets")
     data = [
@@ -81,7 +81,9 @@ def collate(rows: Sequence[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
     width = max(len(r["tokens"]) for r in rows)
     tokens = torch.tensor([r["tokens"] + [0] * (width - len(r["tokens"])) for r in rows])
     reads = [
-        (n, len(r["tokens"]) - len(r["target"]) + k, token) for n, r in enumerate(rows) for k, token in enumerate(r["target"])
+        (n, len(r["tokens"]) - len(r["target"]) + k, token)
+        for n, r in enumerate(rows)
+        for k, token in enumerate(r["target"])
     ]
     row, column, target = (torch.tensor(values) for values in zip(*reads, strict=True))
     return {"tokens": tokens, "row": row, "column": column, "target": target}
@@ -102,17 +104,19 @@ class AnswerTrainer(Trainer):  # type: ignore[misc]
             logits = logits[:, self.answer_tokens]
         loss = cross_entropy(logits, target)
         if not torch.isfinite(loss):
-            raise ModelError(f"the loss is {loss.item()} at step {self.state.global_step + 1}; lower [train] learning_rate")
+            raise ModelError(
+                f"the loss is {loss.item()} at step {self.state.global_step + 1}; lower [train] learning_rate"
+            )
         return (loss, {"logits": logits}) if return_outputs else loss
 
     def _answer_logits(self, model: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        """(answer tokens, vocabulary): the head is applied to the answer's positions only, where it is a plain matrix."""
+        """(answer tokens, vocabulary): a head that is a plain matrix is applied to the answer's positions only."""
         if self._plain_head is None:
             self._plain_head = head_is_plain(model, inputs["tokens"][:1])
         if not self._plain_head:
-            return model(input_ids=inputs["tokens"]).logits[inputs["row"], inputs["column"]]  # type: ignore[no-any-return]
+            return model(input_ids=inputs["tokens"]).logits[inputs["row"], inputs["column"]]
         hidden = hidden_states(model, input_ids=inputs["tokens"])
-        return causal_lm(model).get_output_embeddings()(hidden[inputs["row"], inputs["column"]])  # type: ignore[no-any-return]
+        return causal_lm(model).get_output_embeddings()(hidden[inputs["row"], inputs["column"]])
 
 
 def head_is_plain(model: Any, tokens: torch.Tensor) -> bool:

@@ -1,0 +1,36 @@
+"""What the table warns of."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from oodles.cautions import Cautions, slice_parents
+from oodles.longtable import check_table
+from oodles.series import group_series
+from test_correlate import simulated
+
+
+def test_slices_by_name_or_column_and_only_beside_their_set():
+    names = pd.DataFrame({"test_set": ["hans", "hans/a", "hans:b", "hans[c]", "hansel", "paws/a"]})
+    assert slice_parents(names) == {"hans/a": "hans", "hans:b": "hans", "hans[c]": "hans"}
+    told = pd.DataFrame({"test_set": ["hans", "lexical", "far"], "slice_of": [None, "hans", "absent"]})
+    assert slice_parents(told) == {"lexical": "hans"}
+
+
+def test_chance_comes_from_the_argument_the_column_or_the_answers():
+    table, _ = check_table(simulated(runs=2))
+    assert Cautions.read(table, metric="accuracy", chance=0.2).chance == {"mnli": 0.2}
+    assert Cautions.read(table.assign(chance=1 / 3), metric="accuracy", chance=None).chance == {"mnli": 1 / 3}
+    shares = [table.assign(metric=f"share:{answer}", value=0.25) for answer in "abcd"]
+    answers = Cautions.read(pd.concat([table, *shares]), metric="accuracy", chance=None)
+    assert answers.chance == {"mnli": 0.25}
+    assert answers.caveats == ()
+    assumed = Cautions.read(table, metric="accuracy", chance=None)
+    assert assumed.caveats == ("number of answers is not known: chance taken as 0.5",)
+
+
+def test_slices_of_the_in_domain_set_are_said():
+    table, _ = check_table(simulated(runs=2).replace({"hans": "mnli/fiction"}))
+    (series,) = group_series(table, by=("model",), unit="run", metric="accuracy")
+    beware = Cautions.read(table, metric="accuracy", chance=None)
+    assert beware.of_set(series, "mnli/fiction") == ("mnli/fiction: shares examples with the in-domain set mnli",)

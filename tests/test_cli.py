@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conftest import oodles
+from oodles import __version__
+
+VERBS = ["demo", "suites", "fetch", "check", "run", "status", "analyse", "report"]
+
+
+def test_version_and_help() -> None:
+    assert oodles("--version").stdout.strip() == f"oodles {__version__}"
+    text = oodles("--help").stdout
+    for verb in VERBS:
+        assert verb in text
+    assert "Start with: oodles demo" in text
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "analyze"])
+def test_every_verb_teaches(verb: str) -> None:
+    done = oodles(verb, "--help")
+    assert done.returncode == 0
+    assert "--json" in done.stdout
+
+
+def test_suites_lists_and_shows() -> None:
+    assert "mini" in [s["name"] for s in json.loads(oodles("suites", "--json").stdout)]
+    shown = json.loads(oodles("suites", "mini", "--json", "--baseline").stdout)
+    assert len([s for s in shown["sets"] if s["kind"] == "test"]) == 8
+    assert all(s["baseline"] < 0.7 for s in shown["sets"])
+    assert "hypothesis-only" in oodles("suites", "mini", "--baseline").stdout
+
+
+def test_check_shows_runs_and_prompts(toy_study: Path) -> None:
+    facts = json.loads(oodles("check", toy_study, "--json").stdout)
+    assert len(facts["runs"]) == 2
+    assert facts["runs"][0]["steps"] == [0, 1, 2, 4]
+    home = facts["sets"][0]
+    assert home["role"] == "in_domain"
+    assert len(home["prompts"]) == 2
+    assert home["prompts"][0]["text"] == "A home person number 0 sits down today. Question: Somebody e sits. Yes or No?"
+    assert home["prompts"][0]["answer"] == " Yes"
+    assert "Yes or No?" in oodles("check", toy_study).stdout
+
+
+def test_a_sampled_in_domain_set_is_a_caveat(toy_study: Path) -> None:
+    assert "caveat" not in oodles("check", toy_study).stdout
+    assert "the in-domain set is a sample of 8" in oodles("check", toy_study, "--set", "eval.limit_in_domain=8").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["run", "STUDY", "--set", "train.learning_rat=1"],
+            "[train]: unknown key 'learning_rat'; did you mean 'learning_rate'?",
+        ),
+        (["run", "STUDY", "--set", "train.epochs=five"], "epochs is 'five', expected whole number"),
+        (["run", "none.toml"], "ConfigError: none.toml: no such file"),
+        (["check", "STUDY", "--set", "suite=mii"], "did you mean 'mini'?"),
+        (["check", "STUDY", "--set", 'eval.test_sets=["home", "awai", "far"]'], "did you mean 'away'?"),
+        (["check", "STUDY", "--set", "grid.shots=[7]"], "not divisible"),
+        (["check", "STUDY", "--set", "grid.shots=[64]"], "lower shots"),
+        (["check", "STUDY", "--set", 'grid.models=["HERE"]'], "no config.json; expected a model folder"),
+        (["suites", "mni"], "did you mean 'mini'?"),
+        (["fetch", "smolm2-135m-q4"], "did you mean 'smollm2-135m-q4'?"),
+        (["status", "HERE"], "no study.json"),
+        (["analyse", "none.csv"], "none.csv"),
+        (["report", "none.parquet"], "none.parquet"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(arguments: list[str], message: str, toy_study: Path, tmp_path: Path) -> None:
+    here = tmp_path / "empty"
+    here.mkdir()
+    filled = [a.replace("STUDY", str(toy_study)).replace("HERE", str(here)) for a in arguments]
+    before = sorted(tmp_path.rglob("*"))
+    done = oodles(*filled, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert message in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_data_errors_name_the_place(toy_study: Path, toy_suite: Path) -> None:
+    toy_suite.write_text(toy_suite.read_text().replace('drop = ["n"]', "drop = []"))
+    done = oodles("check", toy_study)
+    assert done.returncode == 2
+    assert "toy/home: row 2: label 'n' has no mapping; mapped: e, c; map it or drop it" in done.stderr
+
+
+def test_unknown_verbs_and_flags_exit_2() -> None:
+    assert oodles("analize").returncode == 2
+    assert oodles("run").returncode == 2
+    assert oodles("suites", "--jsn").returncode == 2

@@ -1,0 +1,117 @@
+"""An estimate of one group: the jackknife is what it says, and ranks are ranked anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from oodles import resample
+from oodles.estimates import Recipe, as_correlations, estimate, near_zero, usable_points, weighted_ranks
+from oodles.series import Series
+
+
+def make(runs=5, steps=12, seed=0, sets=3):
+    draw = np.random.default_rng(seed)
+    coded = np.repeat(np.arange(runs), steps)
+    z = draw.uniform(0.4, 0.9, size=(len(coded), 1))
+    scores = (
+        0.5
+        + np.sin(4 * z) / 6
+        + 0.03 * draw.normal(size=(len(coded), sets))
+        + 0.04 * draw.normal(size=(runs, sets))[coded]
+    )
+    return Series(
+        group={},
+        test_sets=tuple("abcdef"[:sets]),
+        in_domain=("z",),
+        run_names=tuple(f"r{i}" for i in range(runs)),
+        unit_names=tuple(f"r{i}" for i in range(runs)),
+        runs=coded,
+        units=coded,
+        steps=np.tile(np.arange(steps), runs),
+        covariates=z,
+        scores=scores,
+        covariate_sizes=np.full_like(z, 1000.0),
+        sizes=np.full_like(scores, 1000.0),
+    )
+
+
+@pytest.mark.parametrize("correlation", ["pearson", "spearman"])
+@pytest.mark.parametrize("within", ["pooled", "run"])
+def test_left_out_is_the_estimate_of_the_other_runs(within, correlation):
+    series = make()
+    # Both ends of the in-domain range occur in every run, so that leaving one out does not move the knots.
+    z = series.covariates.copy()
+    z[series.steps == 0], z[series.steps == 1] = z.min(), z.max()
+    series = replace(series, covariates=z)
+    recipe = Recipe(within=within, correlation=correlation)
+    found = estimate(series, recipe)
+    without = as_correlations(found.left_out)
+    for run in range(5):
+        alone = estimate(series.at(series.runs != run), recipe)
+        assert without[run] == pytest.approx(alone.r, abs=1e-9)
+    expected = resample.jackknife_interval(found.r, without, level=0.95)
+    assert found.interval.low[0, 1] == expected.low[0, 1]
+
+
+def test_units_are_left_out_whole():
+    series = make(runs=6)
+    paired = replace(series, units=series.runs // 2, unit_names=("u0", "u1", "u2"))
+    found = estimate(paired, Recipe(within="run"))
+    assert found.left_out.shape[0] == 3
+    assert found.r == pytest.approx(estimate(series, Recipe(within="run")).r)
+
+
+def test_separate_is_the_mean_of_fisher_z_over_runs():
+    series = make()
+    found = estimate(series, Recipe(within="separate", interval="run-mean", method="linear"))
+    z = []
+    for run in range(5):
+        one = series.at(series.runs == run)
+        columns = np.column_stack([np.ones(12), one.covariates])
+        left = one.scores - columns @ np.linalg.lstsq(columns, one.scores, rcond=None)[0]
+        z.append(np.arctanh(np.corrcoef(left.T)[0, 1]))
+    assert np.arctanh(found.r[0, 1]) == pytest.approx(np.mean(z))
+    assert found.interval.p_val[0, 1] == pytest.approx(stats.ttest_1samp(z, 0).pvalue)
+
+
+def test_pooled_and_run_see_different_things():
+    """Runs whose levels move apart while their steps move together."""
+    series = make(runs=8, sets=2)
+    draw = np.random.default_rng(1)
+    level, move = draw.normal(size=8)[series.runs], draw.normal(size=len(series.runs))
+    scores = np.column_stack([0.1 * level + 0.02 * move, -0.1 * level + 0.02 * move]) + 0.6
+    series = replace(series, scores=scores)
+    assert estimate(series, Recipe()).r[0, 1] < -0.5
+    assert estimate(series, Recipe(within="run")).r[0, 1] > 0.9
+
+
+def test_weighted_ranks_are_ranks_of_the_expanded_sample():
+    values = np.array([[0.3], [0.1], [0.3], [0.7]])
+    weights = np.array([2.0, 1.0, 1.0, 3.0])
+    expanded = stats.rankdata(np.repeat(values[:, 0], weights.astype(int)))
+    assert weighted_ranks(values, weights)[:, 0].tolist() == [expanded[0], expanded[2], expanded[0], expanded[-1]]
+
+
+def test_short_runs_do_not_take_part_where_they_say_nothing():
+    series = make(runs=3, steps=6)
+    cut = series.at((series.runs > 0) | (series.steps == 0))
+    assert usable_points(cut, "pooled").all()
+    assert usable_points(cut, "run").sum() == 12
+    assert usable_points(cut, "separate").sum() == 12
+
+
+def test_far_away_scores_give_the_same_correlation():
+    series = make()
+    there = replace(series, scores=series.scores + 1e6)
+    assert np.abs(near_zero(there.scores)).max() < 1
+    assert estimate(there, Recipe()).r[0, 1] == pytest.approx(estimate(series, Recipe()).r[0, 1], abs=1e-6)
+
+
+def test_one_run_has_an_estimate_and_no_interval():
+    found = estimate(make(runs=1), Recipe())
+    assert np.isfinite(found.r).all()
+    assert np.isnan(found.interval.low).all()

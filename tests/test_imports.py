@@ -1,0 +1,134 @@
+"""The core is light: what is imported when, and in which direction."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import oodles
+
+SOURCE = Path(oodles.__file__).parent
+HEAVY = ("torch", "transformers", "peft", "datasets", "matplotlib", "pandas", "scipy")
+NO_TORCH = [
+    "longtable", "splines", "residuals", "resample", "noise", "correlate", "changes", "verdict", "analysis",
+    "figures", "tables", "report", "suite", "sources", "patterns", "fewshot", "config", "grid", "store",
+    "describe", "cli",
+]  # fmt: skip
+
+
+def modules_after(code: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; print(' '.join(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(done.stdout.split())
+
+
+def test_importing_oodles_loads_nothing_heavy() -> None:
+    assert not modules_after("import oodles") & set(HEAVY)
+
+
+def test_public_names() -> None:
+    assert sorted(oodles.__all__) == [
+        "OODCallback",
+        "latex_table",
+        "load_study",
+        "load_suite",
+        "partial_correlations",
+        "plot_correlations",
+        "read_records",
+        "read_runs",
+        "run",
+        "score",
+        "write_report",
+    ]
+    for name in oodles.__all__:
+        assert callable(getattr(oodles, name))
+        assert not (SOURCE / f"{name}.py").exists()  # a lazily loaded name must not be a module's
+    assert set(oodles.__all__) <= set(dir(oodles))
+    with pytest.raises(AttributeError, match="no attribute 'partial_correlation'"):
+        oodles.partial_correlation  # noqa: B018
+
+
+BLOCK_TORCH = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split('.')[0] in ('torch', 'transformers', 'peft', 'accelerate', 'datasets', 'tokenizers'):
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+sys.meta_path.insert(0, Block())
+"""
+
+
+@pytest.mark.parametrize("module", NO_TORCH)
+def test_modules_that_need_no_torch(module: str) -> None:
+    assert "torch" not in modules_after(f"{BLOCK_TORCH}\nimport oodles.{module}")
+
+
+def without_torch(*arguments: object) -> subprocess.CompletedProcess[str]:
+    code = f"{BLOCK_TORCH}\nsys.argv[0] = 'oodles'\nfrom oodles.cli import main\nmain()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+
+
+def test_analyse_and_report_work_without_torch(tmp_path: Path) -> None:
+    rows = ["run,step,test_set,role,value,n"]
+    for run in range(6):
+        for step in range(8):
+            for k, name in enumerate(("in", "a", "b")):
+                value = 0.5 + 0.04 * step + 0.01 * ((run * 7 + step * 3 + k * 5) % 11)
+                rows.append(f"r{run},{step},{name},{'ood' if k else 'in_domain'},{value:.3f},500")
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join(rows))
+    for arguments in (
+        ["analyse", table, "--out", tmp_path / "results"],
+        ["report", table, "--out", tmp_path / "r.html"],
+    ):
+        done = without_torch(*arguments)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "results" / "results.json").is_file()
+    assert "<html" in (tmp_path / "r.html").read_text()
+    again = without_torch("report", tmp_path / "results", "--out", tmp_path / "again.html")
+    assert again.returncode == 0, again.stderr
+
+
+def test_a_missing_extra_names_its_install_line() -> None:
+    done = without_torch("demo", "--quick")
+    assert done.returncode == 2
+    assert "pip install 'oodles[train]'" in done.stderr
+
+
+def imports_of(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("oodles."):
+            found.add(node.module.split(".")[1])
+        if isinstance(node, ast.ImportFrom) and node.module == "oodles":
+            found |= {alias.name for alias in node.names}
+    return found
+
+
+def test_what_is_shown_does_not_train_and_statistics_do_not_show() -> None:
+    training = {"scoring", "train", "callback", "runner", "models", "launch", "grid"}
+    shown = {"figures", "tables", "report"}
+    statistics = {"longtable", "splines", "residuals", "resample", "noise", "correlate", "changes", "verdict"}
+    for name in shown | statistics:
+        assert not imports_of(SOURCE / f"{name}.py") & training, name
+    for name in statistics:
+        assert not imports_of(SOURCE / f"{name}.py") & shown, name
+
+
+def test_imports_have_no_cycle() -> None:
+    graph = {p.stem: imports_of(p) & {q.stem for q in SOURCE.glob("*.py")} - {p.stem} for p in SOURCE.glob("*.py")}
+    graph.pop("__init__")
+    while graph:
+        leaves = {name for name, needs in graph.items() if not needs & graph.keys()}
+        assert leaves, f"cycle among {sorted(graph)}"
+        graph = {name: needs for name, needs in graph.items() if name not in leaves}

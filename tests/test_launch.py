@@ -1,0 +1,202 @@
+"""A whole study on a tiny model: run folders, skipping, failing, repeating to the bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from conftest import oodles
+from oodles.config import load_study
+from oodles.errors import ConfigError, ModelError, StoreError
+from oodles.grid import expand, schedule_of
+from oodles.launch import run
+from oodles.store import RunFolder, read_json, read_records, read_runs, read_scores, run_folders
+
+
+def test_a_study_gives_complete_run_folders(toy_study: Path, tmp_path: Path) -> None:
+    outcome = run(load_study(toy_study), tmp_path / "out")
+    assert outcome.done == ("tiny-llama-untrained_home_0_8", "tiny-llama-untrained_home_1_8")
+    assert not outcome.failed
+    for folder in run_folders(tmp_path / "out"):
+        assert folder.status == "done"
+        steps = {line["step"] for line in read_scores(folder)}
+        assert steps == {0, 1, 2, 4}
+        assert {line["test_set"] for line in read_scores(folder)} == {"home", "away", "far"}
+        assert {p.name for p in (folder.path / "adapters").iterdir()} == {"0", "1", "2", "4"}
+        assert (folder.adapter(4) / "adapter_model.safetensors").is_file()
+        assert len(read_json(folder.draw)["ids"]) == 8
+        assert read_json(folder.env)["packages"]["torch"]
+        assert "step 4/4" in folder.log.read_text()
+        spec = read_json(folder.spec)
+        assert spec["run_id"].startswith("1-")
+        assert spec["shots"] == 8
+    table = read_runs(tmp_path / "out")
+    assert set(table[table.role == "in_domain"].test_set) == {"home"}
+    assert set(table.n) == {16, 11, 14}  # the in-domain set is never sampled unless asked for
+
+
+def test_two_empty_folders_give_the_same_table_and_records(toy_study: Path, tmp_path: Path) -> None:
+    study = load_study(toy_study)
+    for name in ("a", "b"):
+        run(study, tmp_path / name)
+    pd.testing.assert_frame_equal(read_runs(tmp_path / "a"), read_runs(tmp_path / "b"), check_exact=True)
+    pd.testing.assert_frame_equal(read_records(tmp_path / "a"), read_records(tmp_path / "b"), check_exact=True)
+
+
+def test_step_0_is_computed_once_and_equals_computing_it_again(toy_study: Path, tmp_path: Path) -> None:
+    run(load_study(toy_study), tmp_path / "both")
+    run(load_study(toy_study, ["grid.seeds=[1]"]), tmp_path / "one")
+    name = "tiny-llama-untrained_home_1_8"
+    copied, computed = (RunFolder(tmp_path / root / "runs" / name) for root in ("both", "one"))
+    for line in read_scores(computed):
+        assert (
+            copied.records(line["step"], line["test_set"]).read_bytes()
+            == computed.records(line["step"], line["test_set"]).read_bytes()
+        )
+    assert read_scores(copied) == read_scores(computed)
+
+
+def test_finished_runs_are_skipped_and_a_study_can_grow(toy_study: Path, tmp_path: Path) -> None:
+    run(load_study(toy_study), tmp_path / "out")
+    before = {f.name: f.scores.stat().st_mtime_ns for f in run_folders(tmp_path / "out")}
+    again = run(load_study(toy_study, ["grid.seeds=[0, 1, 2]"]), tmp_path / "out")
+    assert again.done == ("tiny-llama-untrained_home_2_8",)
+    assert len(again.skipped) == 2
+    after = {f.name: f.scores.stat().st_mtime_ns for f in run_folders(tmp_path / "out")}
+    assert before.items() <= after.items()
+
+
+def test_another_recipe_under_the_same_name_is_refused(toy_study: Path, tmp_path: Path) -> None:
+    run(load_study(toy_study, ["grid.seeds=[0]"]), tmp_path / "out")
+    with pytest.raises(StoreError, match="under the same name"):
+        run(load_study(toy_study, ["grid.seeds=[0]", "train.learning_rate=0.5"]), tmp_path / "out")
+    with pytest.raises(StoreError, match="holds study 'toy'"):
+        run(load_study(toy_study, ["name=other"]), tmp_path / "out")
+
+
+def test_one_failed_run_is_recorded_and_the_rest_go_on(
+    toy_study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import oodles.runner
+
+    real = oodles.runner.fine_tune
+
+    def breaks_for_seed_0(model, tokenizer, shots, recipe, seed, callbacks):  # type: ignore[no-untyped-def]
+        if seed == 0:
+            raise RuntimeError("out of luck\nsecond line")
+        real(model, tokenizer, shots, recipe, seed, callbacks)
+
+    monkeypatch.setattr(oodles.runner, "fine_tune", breaks_for_seed_0)
+    outcome = run(load_study(toy_study), tmp_path / "out")
+    assert outcome.failed == (("tiny-llama-untrained_home_0_8", "RuntimeError: out of luck"),)
+    assert outcome.done == ("tiny-llama-untrained_home_1_8",)
+    folder = RunFolder(tmp_path / "out" / "runs" / "tiny-llama-untrained_home_0_8")
+    assert folder.status == "failed"
+    assert "Traceback" in folder.log.read_text()
+    monkeypatch.undo()
+    assert run(load_study(toy_study), tmp_path / "out").done == (folder.name,)  # tried again, and done
+    assert folder.status == "done"
+
+
+def test_a_killed_study_goes_on_and_gives_the_same_table(toy_study: Path, tmp_path: Path) -> None:
+    run(load_study(toy_study), tmp_path / "whole")
+    command = [
+        sys.executable,
+        "-c",
+        "from oodles.cli import main; main()",
+        "run",
+        str(toy_study),
+        "--out",
+        str(tmp_path / "cut"),
+    ]
+    process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)
+    second = RunFolder(tmp_path / "cut" / "runs" / "tiny-llama-untrained_home_1_8")
+    deadline = time.monotonic() + 120
+    while not second.scores.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert second.status == "started"
+    assert not second.done.exists()
+    resumed = run(load_study(toy_study), tmp_path / "cut")
+    assert resumed.skipped == ("tiny-llama-untrained_home_0_8",)
+    pd.testing.assert_frame_equal(read_runs(tmp_path / "whole"), read_runs(tmp_path / "cut"), check_exact=True)
+    pd.testing.assert_frame_equal(read_records(tmp_path / "whole"), read_records(tmp_path / "cut"), check_exact=True)
+
+
+def test_expand_settles_every_run_before_training(toy_study: Path) -> None:
+    plan = expand(load_study(toy_study, ["grid.shots=[4, 8]", "grid.seeds=[0, 42, 99]"]))
+    assert [j.spec.name for j in plan.jobs][:2] == ["tiny-llama-untrained_home_0_4", "tiny-llama-untrained_home_42_4"]
+    assert len({j.spec.run_id for j in plan.jobs}) == 6
+    assert all(len(j.draw.examples) == j.spec.shots for j in plan.jobs)
+    assert schedule_of(plan.jobs[-1].spec) == (0, 1, 2, 4)
+    fixed = expand(load_study(toy_study, ["grid.data_seed=7"]))
+    assert len({j.spec.draw_hash for j in fixed.jobs}) == 1
+    assert len({j.spec.run_id for j in fixed.jobs}) == 2
+
+
+@pytest.mark.parametrize(
+    ("override", "kind", "message"),
+    [
+        ("grid.shots=[7]", ConfigError, "not divisible by the 2 labels"),
+        ("grid.shots=[400]", ConfigError, "has only 13 examples"),
+        ('grid.train_sets=["hom"]', ConfigError, "no train set 'hom'; did you mean 'home'"),
+        ('grid.patterns=["qestion"]', ConfigError, "did you mean 'question'"),
+        ('eval.test_sets=["home", "away", "fra"]', ConfigError, "did you mean 'far'"),
+        ('eval.test_sets=["away", "far"]', ConfigError, "lack an in-domain score"),
+        ('eval.test_sets=["home", "far"]', ConfigError, "at least two OOD sets"),
+        ("eval.steps=[1, 400]", ConfigError, "holds 400, but the run has 4 steps"),
+        ('grid.models=["tiny-lama-untrained"]', ModelError, "did you mean 'tiny-llama-untrained'"),
+        ('grid.models=["./nowhere"]', ModelError, "no such folder"),
+        ("grid.seeds=[1, 1]", ConfigError, "two runs are named"),
+        ("suite=mini.tml", ConfigError, "no such file or built-in suite"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_is_written(
+    toy_study: Path, tmp_path: Path, override: str, kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        run(load_study(toy_study, [override]), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk_stops_the_study_with_one_line(toy_study: Path, tmp_path: Path) -> None:
+    """A tmpfs in its own mount namespace that fills up during the first run."""
+    from conftest import missing
+
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = f"{sys.executable} -c 'from oodles.cli import main; main()' run {toy_study} --out {disk}/out"
+    inner = (
+        f"mount -t tmpfs -o size=64k none {disk} && {{ {command}; code=$?; find {disk} -name '*.part'; exit $code; }}"
+    )
+    done = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", inner], capture_output=True, text=True, check=False
+    )
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        missing(f"no mount namespace here: {done.stderr.strip()[:100]}")
+    assert done.returncode == 2, done.stderr
+    assert "StoreError" in done.stderr
+    assert "no space left on the disk" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert done.stdout.strip() == ""
+
+
+def test_the_command_line_reports_the_outcome(toy_study: Path, tmp_path: Path) -> None:
+    dry = oodles("run", toy_study, "--out", tmp_path / "out", "--dry-run", "--json")
+    assert [r["status"] for r in json.loads(dry.stdout)] == ["missing", "missing"]
+    done = oodles("run", toy_study, "--out", tmp_path / "out", "--json")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["done"]) == 2
+    assert "step 4/4" in done.stderr
+    assert "left]" in done.stderr  # progress with the time left, on stderr
+    shown = oodles("status", tmp_path / "out", "--json")
+    assert [(r["status"], r["step"], r["scores"]) for r in json.loads(shown.stdout)] == [("done", 4, 12)] * 2

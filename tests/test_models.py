@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from oodles.errors import ModelError
+from oodles.models import folder_fingerprint, load_model, load_tokenizer, resolve_model
+from oodles.records import ModelSpec
+
+
+def test_names_folders_and_hub_ids(tiny_model: Path, tmp_path: Path) -> None:
+    embedded = resolve_model("tiny-llama-untrained")
+    assert (embedded.label, embedded.revision) == ("tiny-llama-untrained", "made:2")
+    copy = tmp_path / "my-model"
+    shutil.copytree(tiny_model, copy)
+    folder = resolve_model(str(copy))
+    assert folder.label == "my-model"
+    assert folder.revision == folder_fingerprint(tiny_model)
+    assert resolve_model("my-model", folder=tmp_path) == folder
+    hub = resolve_model("EleutherAI/Pythia-410m@abc123")
+    assert hub == ModelSpec(label="pythia-410m", source="EleutherAI/Pythia-410m", revision="abc123")
+    named = resolve_model("big", source=ModelSpec(label="big", source="org/m", revision="r"))
+    assert named == ModelSpec(label="big", source="org/m", revision="r")
+
+
+def test_the_fingerprint_sees_weights_and_config(tiny_model: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "m"
+    shutil.copytree(tiny_model, copy)
+    before = folder_fingerprint(copy)
+    weights = copy / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(bytes(content))
+    assert folder_fingerprint(copy) != before
+
+
+@pytest.mark.parametrize(
+    ("keep", "message"), [("model.safetensors", "no config.json"), ("config.json", "no .safetensors file")]
+)
+def test_incomplete_folders(tiny_model: Path, tmp_path: Path, keep: str, message: str) -> None:
+    (tmp_path / "m").mkdir()
+    shutil.copy(tiny_model / keep, tmp_path / "m")
+    with pytest.raises(ModelError, match=message):
+        resolve_model(str(tmp_path / "m"))
+
+
+def test_a_folder_laid_out_like_the_hub_loads(tiny_model: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "m"
+    shutil.copytree(tiny_model, copy)
+    spec = resolve_model(str(copy))
+    model = load_model(spec, "bf16")
+    assert next(model.parameters()).dtype == torch.bfloat16
+    assert load_tokenizer(spec).pad_token_id is not None
+    (copy / "config.json").write_text("{}")
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_model(spec)
+
+
+def test_the_hub_is_asked_by_id_and_says_when_it_is_off() -> None:
+    with pytest.raises(ModelError, match=r"model 'org/none' cannot be loaded: .*HF_HUB_OFFLINE"):
+        load_model(ModelSpec(label="none", source="org/none"))
+
+
+def test_what_is_not_fetched_says_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OODLES_CACHE", str(tmp_path))
+    with pytest.raises(ModelError, match="run: oodles fetch smollm2-135m-q4"):
+        load_model(resolve_model("smollm2-135m-q4"))

@@ -1,0 +1,47 @@
+"""The short form of the simulation: rough, but a method that is broken does not pass."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks import statistics as simulation
+
+
+def test_size_and_coverage_of_the_defaults():
+    methods = (simulation.JACKKNIFE_POOLED, simulation.JACKKNIFE_RUN, simulation.RUN_MEAN, "naive, pooled")
+    null = simulation.score_cell("C 9x20", 0.0, methods, 60, seed=1)
+    true = simulation.score_cell("B 9x20", 0.6, methods, 40, seed=1)
+    for method in methods[:3]:  # 240 and 160 intervals: the bounds are four standard errors wide
+        assert null[method]["rejected"] < 0.11
+        assert true[method]["covered"] > 0.88
+    assert null["naive, pooled"]["rejected"] > 0.25
+
+
+def test_correction_finds_the_truth():
+    found = simulation.score_noise((635, 2126), 0.6, 0.8, 6, seed=1)
+    assert found["uncorrected"] < 0.6 < found["binomial"]
+    assert found["paired"] == pytest.approx(0.6, abs=0.12)
+
+
+def test_every_scenario_and_method_can_be_judged():
+    draw = np.random.default_rng(0)
+    for scenario in simulation.SCENARIOS.values():
+        series = simulation.simulate(scenario, 0.3, draw)
+        assert np.isfinite(simulation.judge(series, simulation.METHODS[simulation.JACKKNIFE_RUN]).r).all()
+    series = simulation.simulate(simulation.SCENARIOS["A 9x20"], 0.3, draw)
+    for recipe in simulation.METHODS.values():
+        assert np.isfinite(simulation.judge(series, recipe).low).all()
+
+
+def test_results_are_merged_under_their_key(tmp_path):
+    (tmp_path / "a.json").write_text('{"seed": 0}')
+    (tmp_path / "b.json").write_text('{"other": 1}')
+    simulation.merge(tmp_path / "a.json", tmp_path / "b.json")
+    assert json.loads((tmp_path / "b.json").read_text()) == {"other": 1, "statistics": {"seed": 0}}
