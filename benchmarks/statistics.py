@@ -2,6 +2,8 @@
 
     python -m benchmarks.statistics                          short: a few cells, seconds
     python -m benchmarks.statistics --long --seed 0 --out build/statistics.json
+    python -m benchmarks.statistics --speed --out build/statistics.json   only the speed, measured anew
+    python -m benchmarks.statistics --table build/statistics.json     as Markdown
     python -m benchmarks.statistics --merge build/statistics.json     into benchmarks/results.json
 
 The long form prints each cell as it is done and writes it at once; started again with the same --out and --seed it goes
@@ -31,6 +33,7 @@ from scipy import special
 
 from oodles import noise
 from oodles.estimates import Estimate, Recipe, estimate, usable_points
+from oodles.outcomes import Outcomes
 from oodles.series import Series
 
 Array = NDArray[np.float64]
@@ -332,10 +335,10 @@ class Simulated:
     correct: dict[str, NDArray[np.int8]]
     clusters: dict[str, NDArray[np.int64]]
 
-    def outcomes(self, _series: Series, name: str, _values: Array) -> tuple[noise.Outcomes | None, str]:
+    def outcomes(self, _series: Series, name: str, _values: Array) -> tuple[Outcomes | None, str]:
         if name not in self.correct:
             return None, f"{name}: no records"
-        return noise.Outcomes(correct=self.correct[name], clusters=self.clusters[name], shared=True), ""
+        return Outcomes(correct=self.correct[name], clusters=self.clusters[name], shared=True), ""
 
 
 def simulate_items(
@@ -444,8 +447,19 @@ def measure_speed(seed: int) -> dict[str, Any]:
     found["seconds"] = round(one["jackknife"] + one["bootstrap"], 3)
     found["refits"] = 16 * 7 * 2 * (1 + 9) + 16 * 7 * 2 * (1 + 9 + 2000)  # groups x sets x ways x fits
     found["seconds_per_refit"] = found["seconds"] / found["refits"]
+    found |= _compare_with_pygam(found["seconds_per_refit"])
     found["peak_memory_gb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 3)
     return found
+
+
+def _compare_with_pygam(seconds_per_refit: float) -> dict[str, float]:
+    """Against a loop of pyGAM fits: 40 of its fits of 540 points were timed by tests/reference/make_pygam.py, one
+    after the other; their mean is scaled to the number of refits here."""
+    stored = Path(__file__).parent.parent / "tests" / "reference" / "pygam.json"
+    if not stored.is_file():
+        return {}
+    per_fit = float(json.loads(stored.read_text())["seconds_per_fit_of_540_points"])
+    return {"pygam_seconds_per_fit": per_fit, "times_faster_than_pygam": round(per_fit / seconds_per_refit)}
 
 
 # Running it ----------------------------------------------------------------------------------------------------------
@@ -498,14 +512,14 @@ def _noise_work(
     return label, lambda seed: score_noise(sizes, rho, stability, sets, seed, per_template)
 
 
-def run(long: bool, seed: int, out: Path | None) -> dict[str, Any]:
-    """Do what is not done yet, print and save each piece."""
+def run(long: bool, seed: int, out: Path | None, only: str = "") -> dict[str, Any]:
+    """Do what is not done yet, print and save each piece; `only` is done again, and nothing else."""
     done: dict[str, Any] = {"seed": seed, "long": long, "cells": {}}
     if out is not None and out.is_file():
         earlier = json.loads(out.read_text())
         done = earlier if (earlier.get("seed"), earlier.get("long")) == (seed, long) else done
     for label, work in plan(long):
-        if label in done["cells"]:
+        if label != only and (only or label in done["cells"]):
             continue
         start = time.perf_counter()
         done["cells"][label] = work(seed)
@@ -535,6 +549,40 @@ def save(path: Path, content: dict[str, Any]) -> None:
     aside.replace(path)
 
 
+def markdown(found: dict[str, Any]) -> str:
+    """Tables of everything in a results file: rejections at rho 0, coverage at the others, and the corrections."""
+    cells = {label: cell for label, cell in found["cells"].items() if not label.startswith(("noise", "speed"))}
+    names = list(dict.fromkeys(label.rsplit(", rho ", 1)[0] for label in cells))
+    text = [
+        "| scenario | method | data sets | rejected at rho 0, % | covered at rho 0 / .3 / .6, % | half width at 0 |"
+    ]
+    text.append("|---|---|---|---|---|---|")
+    for name in names:
+        own = {rho: cells.get(f"{name}, rho {rho}", {}) for rho in RHOS}
+        for method in own[0.0] or own[0.6]:
+            at = [own[rho].get(method) for rho in RHOS]
+            covered = " / ".join("-" if one is None else f"{100 * one['covered']:.1f}" for one in at)
+            null = at[0] or {"data_sets": 0, "rejected": float("nan"), "half_width": float("nan")}
+            text.append(
+                f"| {name} | {method} | {null['data_sets']} | {100 * null['rejected']:.1f} | {covered} "
+                f"| {null['half_width']:.2f} |"
+            )
+    text += [
+        "",
+        "| examples | rho | stable | uncorrected | binomial | corrected | covered, % |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for label, cell in found["cells"].items():
+        if label.startswith("noise"):
+            sizes, rho, stable, *rest = label.removeprefix("noise: n ").split(", ")
+            more = f", {rest[0]}" if rest else ""
+            text.append(
+                f"| {sizes}{more} | {rho[4:]} | {stable[7:]} | {cell['uncorrected']:.3f} | {cell['binomial']:.3f} "
+                f"| {cell['paired']:.3f} | {100 * cell['covered']:.1f} |"
+            )
+    return "\n".join(text) + "\n"
+
+
 def merge(source: Path, target: Path) -> None:
     """Put the results under the key `statistics` of the benchmark file."""
     everything = json.loads(target.read_text()) if target.is_file() else {}
@@ -547,12 +595,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--long", action="store_true", help="all scenarios and methods; about an hour on one core")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="JSON to write and to go on from")
+    parser.add_argument("--speed", action="store_true", help="measure the speed and nothing else")
     parser.add_argument("--merge", type=Path, help="put this JSON into benchmarks/results.json and stop")
+    parser.add_argument("--table", type=Path, help="print this JSON as Markdown and stop")
     chosen = parser.parse_args(arguments)
+    if chosen.table:
+        print(markdown(json.loads(chosen.table.read_text())), end="")
+        return 0
     if chosen.merge:
         merge(chosen.merge, Path(__file__).parent / "results.json")
         return 0
-    run(chosen.long, chosen.seed, chosen.out)
+    run(chosen.long or chosen.speed, chosen.seed, chosen.out, "speed" if chosen.speed else "")
     return 0
 
 

@@ -76,6 +76,25 @@ def test_every_combination_gives_an_answer(method, within, correlation):
         assert (result.table["r"] > 0.4).all()
 
 
+def test_ordinary_tables_have_no_alarming_caveats():
+    table = simulated(runs=9, steps=20, rho=0.5).drop(columns="seed")
+    result = partial_correlations(table, within=("pooled", "run", "separate"))
+    assert result.caveats == ("number of answers is not known: chance taken as 0.5",)
+    allowed = ("no per-example records", "pooled and within-run correlations differ")
+    assert all(text.startswith(allowed) for text in said(result)), set(said(result))
+
+
+def test_perfect_correlations_have_no_interval_and_say_so():
+    table = simulated(runs=9)
+    table.loc[table["test_set"] == "paws", "value"] = table.loc[table["test_set"] == "hans", "value"].to_numpy()
+    result = partial_correlations(table, within=("pooled", "run", "separate"))
+    check_promises(result)
+    pair = result.table[(result.table["a"] == "hans") & (result.table["b"] == "paws")].set_index("within")
+    assert pair.loc["pooled", "r"] == pytest.approx(1)
+    assert "the residuals are equal up to a factor: no interval" in pair.loc["pooled", "caveats"]
+    assert any("in every run the residuals are equal" in text for text in pair.loc["separate", "caveats"])
+
+
 @pytest.mark.parametrize("interval", ["jackknife", "bootstrap", "bootstrap-percentile", "naive"])
 def test_intervals_by_name(interval):
     result = partial_correlations(simulated(), interval=interval, n_resamples=200)
@@ -241,6 +260,37 @@ def test_answers_that_hardly_vary_and_scores_at_chance_are_said():
     assert not any("never rose" in text for text in said(lower))
 
 
+def test_a_drift_towards_one_answer_is_said():
+    table = simulated(rho=0.0)
+    draw = np.random.default_rng(11)
+    drift = {(r, s): draw.normal() for r in table["run"].unique() for s in range(10)}
+    towards = np.array([drift[key] for key in zip(table["run"], table["step"], strict=True)])
+    loading = table["test_set"].map({"mnli": 0.0, "hans": 0.05, "paws": -0.05, "rte": 0.0}).to_numpy()
+    table["value"] += loading * towards
+    share = table.assign(metric="share:Yes", value=0.5 + 0.1 * towards)
+    result = partial_correlations(pd.concat([table.assign(metric="accuracy"), share, share.assign(metric="share:No")]))
+    told = {(p.a, p.b): " ".join(p.caveats) for p in result.table.itertuples()}
+    assert "how often one answer is given" in told["hans", "paws"]
+    assert "how often one answer is given" not in told["hans", "rte"]
+
+
+def test_a_run_that_stands_out_is_named():
+    table = simulated(runs=9, rho=0.0, seed=2, level=0.0)
+    draw = np.random.default_rng(12)
+    odd = (table["run"] == "m_mnli_4") & (table["test_set"] != "mnli")
+    common = np.repeat(0.3 * draw.normal(size=10), 3)
+    table.loc[odd, "value"] += common
+    result = partial_correlations(table, within="run")
+    assert any(text.startswith("m_mnli_4 stands out from the other runs") for text in said(result))
+
+
+def test_runs_that_share_seeds_are_said():
+    assert "m, mnli: 6 runs have 3 seeds; if a seed decides their data, it is the unit (--unit seed)" in (
+        partial_correlations(simulated()).caveats
+    )
+    assert not any("seeds" in text for text in partial_correlations(simulated(), unit="seed").caveats)
+
+
 def test_small_in_domain_sets_are_said():
     draw = np.random.default_rng(7)
     table = simulated(rho=0.0, n=5000)
@@ -389,7 +439,6 @@ def test_random_numbers_never_make_a_traceback(values, columns):
 
 
 def test_a_million_rows():
-    table = simulated(runs=8, steps=4)
     points = 1_000_000 // 4 // 40
     wide = pd.DataFrame(
         {
@@ -404,4 +453,3 @@ def test_a_million_rows():
     result = partial_correlations(wide, in_domain="mnli")
     assert len(wide) == 1_000_000
     assert len(result.table) == 4 * 3 * 2
-    assert table.shape[0] == 128

@@ -13,7 +13,7 @@ from oodles.records import ModelSpec
 
 def test_names_folders_and_hub_ids(tiny_model: Path, tmp_path: Path) -> None:
     embedded = resolve_model("tiny-llama-untrained")
-    assert (embedded.label, embedded.revision) == ("tiny-llama-untrained", "made:2")
+    assert (embedded.label, embedded.revision) == ("tiny-llama-untrained", "made:3")
     copy = tmp_path / "my-model"
     shutil.copytree(tiny_model, copy)
     folder = resolve_model(str(copy))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 from oodles import noise
 from oodles.errors import DataError
 from oodles.estimates import Recipe, estimate
+from oodles.outcomes import Outcomes, Records
 from oodles.series import Series
 
 
@@ -75,7 +77,7 @@ def test_measured_noise_is_trace_of_residualised_item_covariance(within):
     series, outcomes = small_series(np.random.default_rng(0))
     found = estimate(series, Recipe(within=within))
     corrected = noise.correct(
-        found, noise.Records.read(as_records(series, outcomes)), metric="accuracy", method="gam", level=0.95
+        found, Records.read(as_records(series, outcomes)), metric="accuracy", method="gam", level=0.95
     )
     maker = residual_maker(found, len(series.scores))
     for k, correct in enumerate(outcomes.values()):
@@ -104,7 +106,7 @@ def test_half_splits_average_to_the_same_correction():
     """The products of residuals of random halves of the examples estimate the residual without its noise."""
     series, outcomes = small_series(np.random.default_rng(2))
     found = estimate(series, Recipe())
-    records = noise.Records.read(as_records(series, outcomes))
+    records = Records.read(as_records(series, outcomes))
     corrected = noise.correct(found, records, metric="accuracy", method="gam", level=0.95)
     maker, draw = residual_maker(found, len(series.scores)), np.random.default_rng(3)
     correct, split = outcomes["set0"], []
@@ -121,7 +123,7 @@ def test_templates_of_one_example_change_nothing_and_copies_do():
     found = estimate(series, Recipe())
 
     def reliability(templates):
-        records = noise.Records.read(as_records(series, outcomes, templates))
+        records = Records.read(as_records(series, outcomes, templates))
         return noise.correct(found, records, metric="accuracy", method="gam", level=0.95).reliability[0]
 
     singles = reliability({name: [f"t{i}" for i in range(o.shape[1])] for name, o in outcomes.items()})
@@ -131,7 +133,7 @@ def test_templates_of_one_example_change_nothing_and_copies_do():
     copied = {name: np.repeat(o, 4, axis=1) for name, o in outcomes.items()}
     larger = replace(series, sizes=series.sizes * 4)
     records = as_records(larger, copied, {name: np.repeat(np.arange(o.shape[1]), 4) for name, o in outcomes.items()})
-    again = noise.correct(found, noise.Records.read(records), metric="accuracy", method="gam", level=0.95)
+    again = noise.correct(found, Records.read(records), metric="accuracy", method="gam", level=0.95)
     assert again.reliability[0] == pytest.approx(alone, abs=1e-6)
 
 
@@ -140,7 +142,7 @@ def test_runs_with_different_examples_are_independent():
     records = as_records(series, outcomes)
     records["example"] = records["run"] + records["example"]
     found = estimate(series, Recipe(within="run"))
-    apart = noise.correct(found, noise.Records.read(records), metric="accuracy", method="gam", level=0.95)
+    apart = noise.correct(found, Records.read(records), metric="accuracy", method="gam", level=0.95)
     maker = residual_maker(found, len(series.scores))
     same_run = series.runs[:, None] == series.runs[None, :]
     spread = np.where(same_run, np.cov(outcomes["set0"]) / 60, 0.0)
@@ -151,7 +153,7 @@ def test_runs_with_different_examples_are_independent():
 def test_separate_fits_sum_their_noise():
     series, outcomes = small_series(np.random.default_rng(6))
     found = estimate(series, Recipe(within="separate", interval="run-mean"))
-    records = noise.Records.read(as_records(series, outcomes))
+    records = Records.read(as_records(series, outcomes))
     corrected = noise.correct(found, records, metric="accuracy", method="gam", level=0.95)
     assert ((corrected.reliability > -1) & (corrected.reliability < 1)).all()
     assert len(found.left_out) == 4
@@ -169,7 +171,7 @@ def test_separate_fits_sum_their_noise():
 def test_records_that_cannot_be_used_say_why(change, said):
     series, outcomes = small_series(np.random.default_rng(7))
     found = estimate(series, Recipe())
-    records = noise.Records.read(change(as_records(series, outcomes)))
+    records = Records.read(change(as_records(series, outcomes)))
     corrected = noise.correct(found, records, metric="accuracy", method="gam", level=0.95)
     assert corrected.source[0] == "binomial"
     assert said in corrected.caveats[0][0]
@@ -177,10 +179,31 @@ def test_records_that_cannot_be_used_say_why(change, said):
 
 def test_bad_records_are_one_line():
     with pytest.raises(DataError, match="no column 'example'"):
-        noise.Records.read(pd.DataFrame({"run": [1], "step": [1], "test_set": ["a"]}))
+        Records.read(pd.DataFrame({"run": [1], "step": [1], "test_set": ["a"]}))
     frame = pd.DataFrame({"run": ["a"], "step": [0], "test_set": ["x"], "example": [1], "correct": ["maybe"]})
     with pytest.raises(DataError, match="correct is 'maybe'; expected 0 or 1"):
-        noise.Records.read(frame)
+        Records.read(frame)
+
+
+def test_records_may_come_from_an_object():
+    series, outcomes = small_series(np.random.default_rng(9))
+
+    class Lazy:
+        asked: ClassVar[list[str]] = []
+
+        def outcomes(self, _series, name, _values, /):
+            self.asked.append(name)
+            if name not in outcomes:
+                return None, f"{name}: no records"
+            clusters = np.arange(outcomes[name].shape[1])
+            return Outcomes(correct=outcomes[name], clusters=clusters, shared=True), ""
+
+    found = estimate(series, Recipe())
+    lazy = noise.correct(found, Lazy(), metric="accuracy", method="gam", level=0.95)
+    table = Records.read(as_records(series, outcomes))
+    plain = noise.correct(found, table, metric="accuracy", method="gam", level=0.95)
+    assert lazy.reliability == pytest.approx(plain.reliability)
+    assert Lazy.asked == ["set0", "set1", "mnli"]
 
 
 def test_noise_in_the_in_domain_score_is_announced():

@@ -28,6 +28,7 @@ from oodles.changes import changes
 from oodles.correlate import PartialCorrelations, partial_correlations
 from oodles.errors import DataError, StoreError
 from oodles.longtable import as_names, check_table
+from oodles.outcomes import Examples
 from oodles.resample import DESCRIPTIVE
 from oodles.verdict import Verdict, verdicts
 
@@ -52,14 +53,14 @@ class Analysis:
         return self.result.residuals
 
 
-def analyse(table: pd.DataFrame, records: pd.DataFrame | None = None, **options: Any) -> Analysis:
+def analyse(table: pd.DataFrame, records: pd.DataFrame | Examples | None = None, **options: Any) -> Analysis:
     """Partial correlations, changes over training and a verdict per group.
 
     Parameters
     ----------
     table : pandas.DataFrame
         A long table.
-    records : pandas.DataFrame, optional
+    records : pandas.DataFrame or Examples, optional
         Per-example outcomes.
     **options
         As for `partial_correlations`.

@@ -11,8 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from oodles.estimates import Estimate
+from oodles.residuals import fit_design
 from oodles.series import Series
+from oodles.splines import Array
 
+DRIFTING = 0.5  # correlation of a residual with the share of an answer, in both sets, that is worth saying
 CONSTANT = 0.95  # share of one answer above which answers are nearly constant
 GUESSABLE = ("accuracy", "balanced_accuracy", "auc")  # metrics for which guessing has a known score
 SEPARATORS = ("/", ":", "[")
@@ -44,6 +48,7 @@ class Cautions:
     metric: str
     guessable: bool
     parents: Mapping[str, str]
+    shares: pd.Series | None  # share of the first answer by run, step and test set
     caveats: tuple[str, ...]  # about the whole table
 
     @classmethod
@@ -60,6 +65,7 @@ class Cautions:
             metric=metric,
             guessable=metric in GUESSABLE and not outside.any(),
             parents=slice_parents(table),
+            shares=_first_shares(table),
             caveats=said if metric in GUESSABLE else (),
         )
 
@@ -76,6 +82,30 @@ class Cautions:
             said.append(f"{name}: shares examples with the in-domain set {self.parents[name]}")
         return tuple(said)
 
+    def drift(self, found: Estimate) -> Array:
+        """Correlation of each set's residual with what the in-domain score leaves of its share of an answer.
+
+        Few-shot tuning drifts in how often it gives an answer. That alone moves sets with different label shares
+        together or apart; where it moves two residuals, their correlation may be about answers and not about skill.
+        """
+        series = found.used
+        nothing = np.full(len(series.test_sets), np.nan)
+        if self.shares is None or len(found.refits) > 1:
+            return nothing
+        run = np.repeat(np.asarray(series.run_names, dtype=object)[series.runs], len(series.test_sets))
+        step = np.repeat(series.steps.astype(float), len(series.test_sets))
+        name = np.tile(np.asarray(series.test_sets, dtype=object), len(series.runs))
+        told = self.shares.reindex(pd.MultiIndex.from_arrays([run, step, name])).to_numpy(float)
+        values = told.reshape(len(series.runs), -1)
+        moving = ~np.isnan(values).any(axis=0) & (np.ptp(values, axis=0) > 1e-9)
+        if not moving.any():
+            return nothing
+        left = fit_design(found.refits[0].design, values[:, moving]).residuals
+        own = found.fit.residuals[:, moving]
+        scale = np.sqrt((left**2).sum(axis=0) * (own**2).sum(axis=0))
+        nothing[moving] = (left * own).sum(axis=0) / np.where(scale > 0, scale, np.nan)
+        return nothing
+
     def of_group(self, series: Series) -> tuple[str, ...]:
         """Caveats of a whole group."""
         said = [text for name in series.in_domain for text in self.of_set(series, name)]
@@ -91,6 +121,29 @@ def _constant_points(table: pd.DataFrame) -> dict[tuple[str, str], tuple[int, in
     largest = shares.groupby(["run", "test_set", "step"], sort=False)["value"].max()
     both = (largest > CONSTANT).groupby(level=["run", "test_set"], sort=False).agg(["sum", "size"])
     return {(str(run), str(name)): (int(low), int(n)) for (run, name), low, n in both.itertuples()}
+
+
+def _first_shares(table: pd.DataFrame) -> pd.Series | None:
+    """Share of the alphabetically first answer."""
+    metrics = table["metric"].astype(str)
+    answers = sorted(m for m in metrics.unique() if m.startswith("share:"))
+    if not answers:
+        return None
+    rows = table[metrics == answers[0]]
+    keys = pd.MultiIndex.from_arrays([rows["run"], rows["step"].astype(float), rows["test_set"]])
+    return pd.Series(rows["value"].to_numpy(float), index=keys)
+
+
+def shared_seeds(series: Series, table: pd.DataFrame, unit: str) -> str | None:
+    """A word where runs that count as independent have a seed in common."""
+    if unit != "run" or "seed" not in table.columns or len(series.run_names) < 2:
+        return None
+    runs = table.loc[table["run"].isin(series.run_names), ["run", "seed"]].dropna().drop_duplicates("run")
+    seeds = runs["seed"].nunique()
+    if len(runs) < len(series.run_names) or seeds == len(runs):
+        return None
+    where = ", ".join(series.group.values()) or "the table"
+    return f"{where}: {len(runs)} runs have {seeds} seeds; if a seed decides their data, it is the unit (--unit seed)"
 
 
 def _chance_levels(

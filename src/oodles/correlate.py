@@ -8,7 +8,7 @@ Try it::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -16,28 +16,29 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from oodles import cautions, noise, resample
+from oodles import cautions
 from oodles.errors import ConfigError, DataError, nearest
-from oodles.estimates import FEWEST, Estimate, Recipe, estimate, usable_points
+from oodles.estimates import FEWEST, Recipe, usable_points
 from oodles.longtable import check_table
-from oodles.resample import DESCRIPTIVE, INTERVALS
+from oodles.outcomes import Examples, Records
+from oodles.resample import INTERVALS
 from oodles.residuals import METHODS, WITHIN, Smoothing
 from oodles.robustness import robustness
+from oodles.rows import (
+    FIT_COLUMNS,
+    PAIR_COLUMNS,
+    Job,
+    adjust,
+    empty_pair,
+    fit_rows,
+    mark_disagreement,
+    pair_rows,
+    shares_examples,
+)
 from oodles.series import BY, Series, group_series, settle_by
-from oodles.splines import SMOOTHING, Array
+from oodles.splines import SMOOTHING
 
 CORRELATIONS = ("pearson", "spearman")
-NEARLY_ALL = 0.98  # R2 of a fit above which too little residual is left
-NOISY = 0.3  # reliability of a residual below which too little residual is left
-BIASED = 0.05  # bias through a noisy in-domain score that is worth saying
-PAIR_COLUMNS = (
-    *("a", "b", "r", "low", "high", "p_val", "p_holm", "p_bh", "r_corrected", "r_corrected_low", "r_corrected_high"),
-    *("corrected_by", "n_runs", "n_units", "n_steps", "method", "within", "interval", "correlation", "caveats"),
-)
-FIT_COLUMNS = (
-    *("test_set", "method", "within", "r2", "edf", "smoothing", "residual_sd", "reliability", "reliability_from"),
-    *("n_runs", "n_steps", "caveats"),
-)
 POOLED = ("pooled", "run")
 FOR = {  # which interval belongs to which way of pooling; the first is its default
     "pooled": ("jackknife", "bootstrap", "bootstrap-percentile", "naive"),
@@ -68,7 +69,7 @@ class _Rows:
 
 def partial_correlations(
     table: pd.DataFrame,
-    records: pd.DataFrame | None = None,
+    records: pd.DataFrame | Examples | None = None,
     *,
     by: Sequence[str] = BY,
     unit: str = "run",
@@ -91,9 +92,10 @@ def partial_correlations(
     ----------
     table : pandas.DataFrame
         A long table: `run`, `step`, `test_set`, `value` and, where known, `model`, `train_set`, `role`, `n`, ...
-    records : pandas.DataFrame, optional
+    records : pandas.DataFrame or Examples, optional
         Per example: `run`, `step`, `test_set`, `example`, `correct` and, for templated sets, `template`. With them the
-        noise of finite test sets is measured and corrected; without them a range is given.
+        noise of finite test sets is measured and corrected; without them a range is given. Records too many for one
+        table may come from an object that loads a test set when asked (`oodles.outcomes.Examples`).
     by : sequence of str
         Columns that make a group. Each group is analysed by itself.
     unit : str
@@ -162,11 +164,13 @@ def partial_correlations(
         )
         for way, kind in ways.items()
     ]
-    items = noise.Records.read(records) if records is not None else None
+    items = Records.read(records) if isinstance(records, pd.DataFrame) else records
     slices = cautions.slice_parents(checked)
     beware = cautions.Cautions.read(checked, metric=metric, chance=chance)
     rows, caveats = _Rows(), [*said, *by_said, *beware.caveats]
     for series in group_series(checked, by=by, unit=unit, metric=metric):
+        seeds = cautions.shared_seeds(series, checked, unit)
+        caveats += [seeds] if seeds else []
         caveats += _add_group(rows, series, recipes, items, slices if not shared_examples else {}, beware)
     caveats += _slice_caveat(slices, shared_examples)
     settings: dict[str, object] = {
@@ -246,7 +250,7 @@ def _add_group(
     rows: _Rows,
     series: Series,
     recipes: Sequence[Recipe],
-    items: noise.Records | None,
+    items: Examples | None,
     slices: Mapping[str, str],
     beware: cautions.Cautions,
 ) -> list[str]:
@@ -265,7 +269,7 @@ def _add_group(
             )
             continue
         found[recipe.within] = _add_estimates(rows, series, usable, recipe, items, slices, beware)
-    _mark_disagreement(found)
+    mark_disagreement(found)
     for pairs in found.values():
         rows.pairs += pairs
     return said
@@ -276,7 +280,7 @@ def _add_estimates(
     series: Series,
     usable: Any,
     recipe: Recipe,
-    items: noise.Records | None,
+    items: Examples | None,
     slices: Mapping[str, str],
     beware: cautions.Cautions,
 ) -> list[dict[str, Any]]:
@@ -286,63 +290,38 @@ def _add_estimates(
     short = len(series.run_names) - len(used.run_names)
     if short:
         said.append(f"{short} of {len(series.run_names)} runs have fewer than {FEWEST[recipe.within]} steps: left out")
-    job = _Job(recipe=recipe, items=items, beware=beware, said=tuple(said))
+    job = Job(recipe=recipe, items=items, beware=beware, said=tuple(said))
     known = ~np.isnan(used.scores)
     if known.all():
         found = job.run(used)
-        rows.fits += _fit_rows(found, job, range(len(used.test_sets)))
-        pairs = _pair_rows(found, job, slices)
+        rows.fits += fit_rows(found, job, range(len(used.test_sets)))
+        pairs = pair_rows(found, job, slices)
     else:
         pairs = []
         for one in range(len(used.test_sets)):
             alone = _scored(used, known[:, one], [one], recipe.within)
-            rows.fits += _fit_rows(job.run(alone), job, [0]) if alone is not None else []
+            rows.fits += fit_rows(job.run(alone), job, [0]) if alone is not None else []
         for i, j in combinations(range(len(used.test_sets)), 2):
             pairs += _pair_with_gaps(used, known[:, i] & known[:, j], i, j, job, slices)
     rows.residuals.append(robustness(used, recipe))
-    _adjust(pairs)
+    adjust(pairs)
     return pairs
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
-class _Found:
-    """An estimate with its correction for noise."""
-
-    estimate: Estimate
-    corrected: noise.Corrected
-    bias: Array
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
-class _Job:
-    """What is the same for all estimates of a group and way of pooling."""
-
-    recipe: Recipe
-    items: noise.Records | None
-    beware: cautions.Cautions
-    said: tuple[str, ...]
-
-    def run(self, used: Series) -> _Found:
-        found = estimate(used, self.recipe)
-        scale = "ranks" if self.recipe.correlation == "spearman" else self.beware.metric
-        corrected = noise.correct(found, self.items, metric=scale, method=self.recipe.method, level=self.recipe.level)
-        return _Found(estimate=found, corrected=corrected, bias=noise.covariate_bias(found, corrected))
-
-
 def _pair_with_gaps(
-    used: Series, both: Any, i: int, j: int, job: _Job, slices: Mapping[str, str]
+    used: Series, both: Any, i: int, j: int, job: Job, slices: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """A pair of sets that were not both scored at every point: only the points they share."""
     names = (used.test_sets[i], used.test_sets[j])
-    if _shares_examples(*names, slices):
+    if shares_examples(*names, slices):
         return []
     part = _scored(used, both, [i, j], job.recipe.within)
     if part is None:
         why = "too rarely" if both.any() else "never"
         said = (*job.said, f"{names[0]} and {names[1]} were {why} scored at the same step")
-        return [_empty_pair(used, names, job, said)]
+        return [empty_pair(used, names, job, said)]
     lost = len(both) - len(part.scores)
-    return _pair_rows(
+    return pair_rows(
         job.run(part), job, slices, (f"a score is missing at {lost} of {len(both)} points",) if lost else ()
     )
 
@@ -354,179 +333,6 @@ def _scored(used: Series, points: Any, sets: Sequence[int], within: str) -> Seri
     part = used.at(points, sets)
     usable = usable_points(part, within)
     return part.at(usable) if usable.any() else None
-
-
-def _shares_examples(a: str, b: str, slices: Mapping[str, str]) -> bool:
-    return slices.get(a) == b or slices.get(b) == a
-
-
-def _empty_pair(used: Series, names: tuple[str, str], job: _Job, said: tuple[str, ...]) -> dict[str, Any]:
-    nothing = float("nan")
-    numbers = dict.fromkeys(
-        ("r", "low", "high", "p_val", "p_holm", "p_bh", "r_corrected", "r_corrected_low", "r_corrected_high"), nothing
-    )
-    return {
-        **used.group,
-        "a": names[0],
-        "b": names[1],
-        **numbers,
-        "corrected_by": "none",
-        "n_runs": 0,
-        "n_units": 0,
-        "n_steps": 0,
-        **_labels(job.recipe),
-        "caveats": list(dict.fromkeys(said)),
-    }
-
-
-def _labels(recipe: Recipe) -> dict[str, str]:
-    return {
-        "method": recipe.method,
-        "within": recipe.within,
-        "interval": recipe.interval,
-        "correlation": recipe.correlation,
-    }
-
-
-def _pair_rows(
-    found: _Found, job: _Job, slices: Mapping[str, str], extra: tuple[str, ...] = ()
-) -> list[dict[str, Any]]:
-    used, n_units = found.estimate.used, len(found.estimate.used.unit_names)
-    of_set = [_set_caveats(found, job, k) for k in range(len(used.test_sets))]
-    pairs = []
-    for i, j in combinations(range(len(used.test_sets)), 2):
-        names = (used.test_sets[i], used.test_sets[j])
-        if _shares_examples(*names, slices):
-            continue
-        interval, corrected = found.estimate.interval, found.corrected
-        tested = n_units >= DESCRIPTIVE
-        pair = _empty_pair(used, names, job, ()) | {
-            "r": found.estimate.r[i, j],
-            "low": interval.low[i, j],
-            "high": interval.high[i, j],
-            "p_val": interval.p_val[i, j] if tested else float("nan"),
-            "r_corrected": corrected.r[i, j],
-            "r_corrected_low": corrected.low[i, j],
-            "r_corrected_high": corrected.high[i, j],
-            "corrected_by": _corrected_by(corrected, i, j),
-            "n_runs": len(used.run_names),
-            "n_units": n_units,
-            "n_steps": len(used.scores),
-        }
-        said = [*job.said, *extra, *_unit_caveats(used, job.recipe), *of_set[i], *of_set[j]]
-        if job.beware.parents.get(names[0]) == names[1] or job.beware.parents.get(names[1]) == names[0]:
-            said.append("the two sets share examples: their noise is the same noise")
-        said += _pair_caveats(pair, found, i, j)
-        pairs.append(pair | {"caveats": list(dict.fromkeys(said))})
-    return pairs
-
-
-def _corrected_by(corrected: noise.Corrected, i: int, j: int) -> str:
-    sources = {corrected.source[i], corrected.source[j]}
-    if "none" in sources:
-        return "none"
-    return "records" if sources == {"records"} else "range"
-
-
-def _unit_caveats(used: Series, recipe: Recipe) -> list[str]:
-    """What the number of independent units allows to be said."""
-    n_units, said = len(used.unit_names), []
-    what = "run" if n_units == len(used.run_names) else "independent unit"
-    if n_units == 1:
-        said.append(f"one {what}: no interval, no test")
-    elif n_units < DESCRIPTIVE:
-        said.append(f"{n_units} {what}s: descriptive, no test (it takes {DESCRIPTIVE} or more)")
-    if recipe.interval == "naive":
-        said.append("naive interval: takes steps of a run as independent, so it is far too narrow")
-    if recipe.interval == "bootstrap-percentile":
-        said.append("percentile bootstrap: too narrow with few runs")
-    return said
-
-
-def _set_caveats(found: _Found, job: _Job, k: int) -> list[str]:
-    """Caveats of one test set that concern all its pairs."""
-    estimate_, corrected, name = found.estimate, found.corrected, found.estimate.used.test_sets[k]
-    said = [*job.beware.of_set(estimate_.used, name), *corrected.caveats[k]]
-    values = estimate_.used.scores[:, k]
-    r2, reliability, left = estimate_.fit.r2[k], corrected.reliability[k], estimate_.left[k]
-    if np.ptp(values) <= 1e-12 * max(1.0, float(np.abs(values).max())):
-        return [*said, f"{name}: the same score at every point"]
-    if not np.isfinite(estimate_.r[k, k]):
-        why = "too few points for the fit" if left < 2 else "the in-domain score explains all of it"
-        return [*said, f"{name}: too little residual left ({why})"]
-    if r2 > NEARLY_ALL:
-        said.append(f"{name}: too little residual left (R2 {r2:.3f})")
-    elif reliability < NOISY:
-        kind = "reliability" if corrected.source[k] == "records" else "reliability as low as"
-        said.append(f"{name}: too little residual left ({kind} {max(reliability, 0.0):.2f})")
-    if estimate_.fit.edf[k] > len(values) / 2:
-        said.append(f"the fit uses {estimate_.fit.edf[k]:.1f} of {len(values)} points: little is left to correlate")
-    if job.recipe.method in ("probit-linear", "logit-linear") and ((values <= 0) | (values >= 1)).any():
-        said.append(f"{name}: scores of 0 or 1 were moved inside by half an example")
-    return said
-
-
-def _pair_caveats(pair: Mapping[str, Any], found: _Found, i: int, j: int) -> list[str]:
-    said = []
-    r, bias = float(pair["r"]), found.bias[i, j]
-    if abs(r) > resample.PERFECT:
-        said.append("the residuals are equal up to a factor: no interval")
-    elif np.isfinite(r) and not np.isfinite(pair["low"]) and pair["n_units"] > 1:
-        said.append("no interval: the runs are copies of each other, or nothing is left without one of them")
-    if np.isfinite(bias) and abs(bias) > BIASED:
-        size = np.nanmin(found.estimate.used.covariate_sizes) if found.estimate.used.covariate_sizes.size else np.nan
-        known = f" (n = {size:.0f})" if np.isfinite(size) else ""
-        way = "upward" if bias > 0 else "downward"
-        said.append(f"in-domain set is small{known}: correlations biased {way}, here by up to about {abs(bias):.2f}")
-    if pair["corrected_by"] == "range":
-        said.append("no per-example records: r_corrected is only known to lie between its limits")
-    elif pair["corrected_by"] == "records" and not np.isfinite(pair["r_corrected"]) and np.isfinite(r):
-        said.append("noise of the test sets explains all residual: no corrected correlation")
-    elif abs(float(pair["r_corrected"])) >= noise.CEILING:
-        said.append("the corrected correlation reached its bound: noise is nearly all of the residual")
-    return said
-
-
-def _adjust(pairs: list[dict[str, Any]]) -> None:
-    """Holm and Benjamini-Hochberg over the pairs of a group."""
-    p_values = np.array([pair["p_val"] for pair in pairs], dtype=float)
-    for pair, by_holm, by_bh in zip(pairs, resample.holm(p_values), resample.benjamini_hochberg(p_values), strict=True):
-        pair["p_holm"], pair["p_bh"] = float(by_holm), float(by_bh)
-
-
-def _mark_disagreement(found: Mapping[str, list[dict[str, Any]]]) -> None:
-    """Pooling runs can flip the sign; say so on both numbers."""
-    if "pooled" not in found or "run" not in found:
-        return
-    inside = {(pair["a"], pair["b"]): pair for pair in found["run"]}
-    for pair in found["pooled"]:
-        other = inside.get((pair["a"], pair["b"]))
-        if other is not None and pair["r"] * other["r"] < 0:
-            for one in (pair, other):
-                one["caveats"].append(
-                    "pooled and within-run correlations differ in sign: they answer different questions"
-                )
-
-
-def _fit_rows(found: _Found, job: _Job, which: Iterable[int]) -> list[dict[str, Any]]:
-    used, fit = found.estimate.used, found.estimate.fit
-    return [
-        {
-            **used.group,
-            "test_set": used.test_sets[k],
-            **{name: text for name, text in _labels(job.recipe).items() if name in ("method", "within")},
-            "r2": fit.r2[k],
-            "edf": fit.edf[k],
-            "smoothing": fit.smoothing[k],
-            "residual_sd": float(np.sqrt(np.mean(fit.residuals[:, k] ** 2))),
-            "reliability": found.corrected.reliability[k],
-            "reliability_from": found.corrected.source[k],
-            "n_runs": len(used.run_names),
-            "n_steps": len(used.scores),
-            "caveats": list(dict.fromkeys([*job.said, *_set_caveats(found, job, k)])),
-        }
-        for k in which
-    ]
 
 
 def _as_result(

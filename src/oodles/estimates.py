@@ -217,6 +217,8 @@ def _estimate_separately(series: Series, recipe: Recipe) -> Estimate:
     z = _unit_means(resample.to_z(of_run), series)
     together = _joined(series, parts, scores)
     r = np.asarray(np.tanh(resample.mean_over_known(z)), dtype=float)
+    # A set with itself has no Fisher z; its place says whether any run left a residual of it.
+    np.fill_diagonal(r, resample.mean_over_known(np.diagonal(of_run, axis1=1, axis2=2)))
     if recipe.interval == "naive":
         found = resample.naive_interval(r, len(scores), series.covariates.shape[1], level=recipe.level)
     else:

@@ -228,7 +228,7 @@ EMBEDDED = {
     ),
     "tiny-llama-untrained": Embedded(
         label="tiny-llama-untrained",
-        revision="made:2",
+        revision="made:3",
         about="a Llama of 50 thousand parameters with random weights, made here; for checking the plumbing only",
         make=_make_tiny,
     ),

@@ -57,8 +57,8 @@ KINDS = {
     "a piece of furniture": ("chair", "desk", "sofa", "bookcase"),
     "an animal": ("horse", "rabbit", "parrot", "goat"),
 }
-HANDLED = ("drawing {}", "taking a picture of {}", "looking at {}")
-WHERE = ("in the garden", "after school", "in the morning", "with great care", "for a long time")
+HANDLED = ("drawing {}", "painting {}", "looking at {}")
+WHERE = ("in the garden", "after lunch", "in the morning", "once again", "before dinner", "at home")
 CLOTHES = ("jacket", "coat", "shirt", "hat", "scarf", "sweater")
 WAITING = listed(
     """
@@ -101,9 +101,9 @@ SAD = listed(
 WEATHER = (
     ("it is raining hard", "the sun is shining"),
     ("thick snow is falling", "the summer heat is terrible"),
-    ("a strong wind is blowing", "there is not a breath of wind"),
-    ("there is not a cloud in the sky", "dark clouds cover the sky"),
-    ("the moon and the stars are shining", "the sun is just coming up"),
+    ("a strong wind is blowing", "the air is perfectly still"),
+    ("the sky is clear and blue", "dark clouds cover the sky"),
+    ("the bright moon is shining", "the sun is just coming up"),
 )
 CROWDS = listed(
     """
@@ -123,12 +123,12 @@ PETS = (
 )
 JOBS = listed(
     """
-    a baker is taking loaves out of the oven, a gardener is planting roses by the gate,
-    a nurse is putting a bandage on an arm, a teacher is writing sums on the board,
-    a farmer is milking the cows in the barn, a barber is cutting hair in a small shop,
-    a mechanic is repairing the engine of a truck, a waiter is bringing soup to a table,
+    a baker is taking bread from the oven, a gardener is planting roses,
+    a nurse is caring for a patient, a teacher is writing sums on the board,
+    a farmer is milking the cows, a barber is cutting hair,
+    a mechanic is repairing a truck, a waiter is bringing soup to a table,
     a tailor is sewing buttons on a coat, a carpenter is building a cupboard, a singer is rehearsing a song,
-    a fisherman is pulling a net into the boat, a firefighter is spraying water on a burning house
+    a fisherman is mending a net, a firefighter is climbing a ladder
     """
 )
 HOURS = listed(

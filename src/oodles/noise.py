@@ -17,79 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
 from oodles import resample, residuals
-from oodles.errors import DataError
 from oodles.estimates import Estimate, Refit, inside_unit
+from oodles.outcomes import Examples, Outcomes
 from oodles.residuals import Ints
-from oodles.series import Series
 from oodles.splines import Array
 
-COLUMNS = ("run", "step", "test_set", "example", "correct")
 CEILING = 0.999  # a corrected correlation may exceed 1; beyond this it is held there and said so
 CHUNK = 4096  # examples handled at once, so that memory does not grow with the test set
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
-class Records:
-    """Per-example outcomes by test set."""
-
-    frames: dict[str, pd.DataFrame]
-
-    @classmethod
-    def read(cls, records: pd.DataFrame) -> Records:
-        """Check the columns and split by test set.
-
-        >>> Records.read(pd.DataFrame({"run": ["a"], "step": [0]}))
-        Traceback (most recent call last):
-            ...
-        oodles.errors.DataError: records: no column 'test_set'; required: run, step, test_set, example, correct
-        """
-        for column in COLUMNS:
-            if column not in records.columns:
-                raise DataError(f"records: no column '{column}'; required: {', '.join(COLUMNS)}")
-        outcome = pd.to_numeric(records["correct"], errors="coerce")
-        if not outcome.isin([0, 1]).all():
-            row = int(np.flatnonzero(~outcome.isin([0, 1]))[0])
-            raise DataError(f"records row {row + 1}: correct is '{records['correct'].iloc[row]}'; expected 0 or 1")
-        kept = [*COLUMNS, *(["template"] if "template" in records.columns else [])]
-        frame = records[kept].assign(correct=outcome.astype(np.int8))
-        return cls(frames={str(name): rows for name, rows in frame.groupby("test_set", observed=True)})
-
-    def outcomes(self, series: Series, name: str, values: Array) -> tuple[Outcomes | None, str]:
-        """Align a set's records with the points of a group, or say why they cannot be used."""
-        if name not in self.frames:
-            return None, f"{name}: no records"
-        rows = self.frames[name]
-        here = pd.MultiIndex.from_arrays([np.asarray(series.run_names)[series.runs], series.steps.astype(float)])
-        keys = pd.MultiIndex.from_arrays([rows["run"].astype(str), rows["step"].astype(float)])
-        points = here.get_indexer(keys)
-        rows, points = rows[points >= 0], points[points >= 0]
-        examples, names = pd.factorize(rows["example"])
-        correct = np.full((len(values), max(len(names), 1)), -1, dtype=np.int8)
-        correct[points, examples] = rows["correct"].to_numpy()
-        return _usable(correct, rows, examples, series.runs, values, name)
-
-
-class Examples(Protocol):
-    """Whoever knows the outcome of every example."""
-
-    def outcomes(self, series: Series, name: str, values: Array, /) -> tuple[Outcomes | None, str]: ...
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
-class Outcomes:
-    """Outcomes of one test set at the points of a group."""
-
-    correct: NDArray[np.int8]  # points x examples, -1 where a run did not see the example
-    clusters: Ints  # of each example; its own number where examples are independent
-    shared: bool  # whether all runs saw the same examples
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -322,27 +262,6 @@ def _chunks(codes: Ints) -> list[slice]:
         cuts.append(slice(start, stop))
         start = stop
     return cuts
-
-
-def _usable(
-    correct: NDArray[np.int8], rows: pd.DataFrame, examples: NDArray[np.intp], runs: Ints, values: Array, name: str
-) -> tuple[Outcomes | None, str]:
-    seen = correct >= 0
-    if not seen.any(axis=1).all():
-        return None, f"{name}: records are missing at {int((~seen.any(axis=1)).sum())} of {len(seen)} points"
-    first = np.array([np.flatnonzero(runs == r)[0] for r in range(int(runs.max()) + 1)])
-    if (seen != seen[first[runs]]).any():
-        return None, f"{name}: records hold different examples at different steps of a run"
-    means = np.where(seen, correct, 0).sum(axis=1) / seen.sum(axis=1)
-    if np.abs(means - values).max() > 1e-6:
-        return None, f"{name}: records do not give the table's accuracy"
-    if seen.sum(axis=1).min() < 2:
-        return None, f"{name}: records hold one example"
-    clusters = np.arange(correct.shape[1])
-    if "template" in rows.columns and rows["template"].notna().all():
-        clusters = np.zeros(correct.shape[1], dtype=np.int64)
-        clusters[examples] = pd.factorize(rows["template"])[0]
-    return Outcomes(correct=correct, clusters=clusters, shared=bool(seen.all())), ""
 
 
 def _covariate_noise(found: Estimate, records: Examples | None, metric: str, method: str) -> float:

@@ -164,6 +164,28 @@ def _limits(z: Array, se: Array, quantile: Array | float, p_val: Array) -> Inter
     )
 
 
+def standing_out(values: Array) -> Array:
+    """Which unit, if any, is an outlier among the units (first axis): Grubbs' test at 1 %, -1 where none is.
+
+    The t interval takes run effects as near normal; one run far from the others is a sign that they are not.
+
+    >>> standing_out(np.array([0.1, 0.2, 0.15, 0.12, 0.18, 3.0])).item()
+    5.0
+
+    References
+    ----------
+    Grubbs, F. E. (1969). Procedures for detecting outlying observations in samples. Technometrics 11.
+    """
+    n_units = len(values)
+    if n_units < DESCRIPTIVE:
+        return np.full(values.shape[1:], -1.0)
+    far = np.abs(values - values.mean(axis=0))
+    spread = values.std(axis=0, ddof=1)
+    reach = float(stats.t.ppf(1 - 0.01 / (2 * n_units), n_units - 2))
+    limit = (n_units - 1) / np.sqrt(n_units) * np.sqrt(reach**2 / (n_units - 2 + reach**2))
+    return np.asarray(np.where(far.max(axis=0) > limit * spread, far.argmax(axis=0), -1), dtype=float)
+
+
 def holm(p_values: Array) -> Array:
     """Holm's adjustment over the pairs of a group; nan stays nan and is not counted.
 

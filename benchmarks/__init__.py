@@ -1,0 +1,1 @@
+"""Measurements: speed, and how well the statistics hold."""

@@ -1,0 +1,144 @@
+"""Per-example records, aligned with the points of a group: who was right on which example, when.
+
+`Records` holds a table of them in memory, each name coded once. Whoever has too many for one table passes an object of
+their own with the one method of `Examples`, and loads a test set when it is asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from oodles.errors import DataError
+from oodles.residuals import Ints
+from oodles.series import Series
+from oodles.splines import Array
+
+COLUMNS = ("run", "step", "test_set", "example", "correct")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class Outcomes:
+    """Outcomes of one test set at the points of a group."""
+
+    correct: NDArray[np.int8]  # points x examples, -1 where a run did not see the example
+    clusters: Ints  # of each example; its own number where examples are independent
+    shared: bool  # whether all runs saw the same examples
+
+
+class Examples(Protocol):
+    """Whoever knows the outcome of every example."""
+
+    def outcomes(self, series: Series, name: str, values: Array, /) -> tuple[Outcomes | None, str]:
+        """Outcomes of a test set at the points of a group, or why they cannot be used."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class _Coded:
+    """The records of one test set; a place is a run at a step."""
+
+    places: dict[tuple[str, float], int]
+    place: NDArray[np.intp]  # of each row
+    example: NDArray[np.intp]
+    correct: NDArray[np.int8]
+    template: NDArray[np.intp] | None
+
+    def at(self, series: Series) -> tuple[NDArray[np.int8], Ints]:
+        """Outcomes at the points of a group, and the cluster of each example."""
+        point_of = np.full(len(self.places) + 1, -1)
+        for point, (run, step) in enumerate(zip(series.runs, series.steps, strict=True)):
+            point_of[self.places.get((series.run_names[run], float(step)), -1)] = point
+        point_of[-1] = -1  # where a point has no records
+        points = point_of[self.place]
+        used = points >= 0
+        present, column = np.unique(self.example[used], return_inverse=True)
+        correct = np.full((len(series.runs), max(len(present), 1)), -1, dtype=np.int8)
+        correct[points[used], column] = self.correct[used]
+        clusters = np.arange(correct.shape[1])
+        if self.template is not None:
+            clusters[column] = self.template[used]
+        return correct, clusters
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class Records:
+    """Per-example outcomes by test set, from one table."""
+
+    sets: dict[str, _Coded]
+
+    @classmethod
+    def read(cls, records: pd.DataFrame) -> Records:
+        """Check the columns, code the names and split by test set.
+
+        >>> Records.read(pd.DataFrame({"run": ["a"], "step": [0]}))
+        Traceback (most recent call last):
+            ...
+        oodles.errors.DataError: records: no column 'test_set'; required: run, step, test_set, example, correct
+        """
+        correct, steps = _checked(records)
+        set_codes, set_names = pd.factorize(records["test_set"])
+        run_codes, run_names = pd.factorize(records["run"])
+        example, _ = pd.factorize(records["example"])
+        template = _templates(records)
+        found = {}
+        for code, name in enumerate(set_names):
+            rows = np.flatnonzero(set_codes == code)
+            keys = pd.MultiIndex.from_arrays([run_codes[rows], steps[rows]])
+            place, places = pd.factorize(keys)
+            found[str(name)] = _Coded(
+                places={(str(run_names[run]), float(step)): i for i, (run, step) in enumerate(places)},
+                place=place,
+                example=example[rows],
+                correct=correct[rows],
+                template=None if template is None or (template[rows] < 0).any() else template[rows],
+            )
+        return cls(sets=found)
+
+    def outcomes(self, series: Series, name: str, values: Array, /) -> tuple[Outcomes | None, str]:
+        """Align a set's records with the points of a group, or say why they cannot be used."""
+        if name not in self.sets:
+            return None, f"{name}: no records"
+        correct, clusters = self.sets[name].at(series)
+        seen = correct >= 0
+        why = _problem(correct, seen, series.runs, values)
+        if why:
+            return None, f"{name}: {why}"
+        return Outcomes(correct=correct, clusters=clusters, shared=bool(seen.all())), ""
+
+
+def _checked(records: pd.DataFrame) -> tuple[NDArray[np.int8], Array]:
+    for column in COLUMNS:
+        if column not in records.columns:
+            raise DataError(f"records: no column '{column}'; required: {', '.join(COLUMNS)}")
+    outcome = pd.to_numeric(records["correct"], errors="coerce").to_numpy(float)
+    wrong = np.flatnonzero(~np.isin(outcome, (0.0, 1.0)))
+    if len(wrong):
+        found = records["correct"].iloc[int(wrong[0])]
+        raise DataError(f"records row {int(wrong[0]) + 1}: correct is '{found}'; expected 0 or 1")
+    steps = pd.to_numeric(records["step"], errors="coerce").to_numpy(float)
+    if np.isnan(steps).any():
+        row = int(np.flatnonzero(np.isnan(steps))[0])
+        raise DataError(f"records row {row + 1}: step is '{records['step'].iloc[row]}'; expected a number")
+    return outcome.astype(np.int8), steps
+
+
+def _templates(records: pd.DataFrame) -> NDArray[np.intp] | None:
+    return pd.factorize(records["template"])[0] if "template" in records.columns else None
+
+
+def _problem(correct: NDArray[np.int8], seen: NDArray[np.bool_], runs: Ints, values: Array) -> str:
+    """Why these records cannot tell the noise of these values; nothing where they can."""
+    some = seen.any(axis=1)
+    if not some.all():
+        return f"records are missing at {int((~some).sum())} of {len(seen)} points"
+    first = np.unique(runs, return_index=True)[1]
+    if (seen != seen[first[runs]]).any():
+        return "records hold different examples at different steps of a run"
+    means = np.where(seen, correct, 0).sum(axis=1) / seen.sum(axis=1)
+    if np.abs(means - values).max() > 1e-6:
+        return "records do not give the table's accuracy"
+    return "records hold one example" if seen.sum(axis=1).min() < 2 else ""

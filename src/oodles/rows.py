@@ -1,0 +1,254 @@
+"""From estimates to rows: every number of a group with the caveats that qualify it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from oodles import cautions, noise, resample
+from oodles.estimates import Estimate, Recipe, as_correlations, estimate
+from oodles.outcomes import Examples
+from oodles.resample import DESCRIPTIVE
+from oodles.series import Series
+from oodles.splines import Array
+
+NEARLY_ALL = 0.98  # R2 of a fit above which too little residual is left
+NOISY = 0.3  # reliability of a residual below which too little residual is left
+BIASED = 0.05  # bias through a noisy in-domain score that is worth saying
+PAIR_COLUMNS = (
+    *("a", "b", "r", "low", "high", "p_val", "p_holm", "p_bh", "r_corrected", "r_corrected_low", "r_corrected_high"),
+    *("corrected_by", "n_runs", "n_units", "n_steps", "method", "within", "interval", "correlation", "caveats"),
+)
+FIT_COLUMNS = (
+    *("test_set", "method", "within", "r2", "edf", "smoothing", "residual_sd", "reliability", "reliability_from"),
+    *("n_runs", "n_steps", "caveats"),
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class Found:
+    """An estimate with its correction for noise."""
+
+    estimate: Estimate
+    corrected: noise.Corrected
+    bias: Array
+    drift: Array  # per set: how its residual moves with the share of an answer
+    outlier: Array  # sets x sets: the unit that stands out, or -1
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class Job:
+    """What is the same for all estimates of a group and way of pooling."""
+
+    recipe: Recipe
+    items: Examples | None
+    beware: cautions.Cautions
+    said: tuple[str, ...]
+
+    def run(self, used: Series) -> Found:
+        """Estimate, correct for noise, look for what to beware of."""
+        found = estimate(used, self.recipe)
+        scale = "ranks" if self.recipe.correlation == "spearman" else self.beware.metric
+        corrected = noise.correct(found, self.items, metric=scale, method=self.recipe.method, level=self.recipe.level)
+        return Found(
+            estimate=found,
+            corrected=corrected,
+            bias=noise.covariate_bias(found, corrected),
+            drift=self.beware.drift(found),
+            outlier=_outliers(found, self.recipe.within),
+        )
+
+
+def _outliers(found: Estimate, within: str) -> Array:
+    """The unit whose own correlation stands out, by pair; pooled residuals have no correlation of one run alone."""
+    n_sets = len(found.used.test_sets)
+    if within == "pooled":
+        return np.full((n_sets, n_sets), -1.0)
+    blocks = [found.fit.residuals[found.used.units == unit] for unit in range(len(found.used.unit_names))]
+    return resample.standing_out(resample.to_z(as_correlations(np.array([b.T @ b for b in blocks]))))
+
+
+def shares_examples(a: str, b: str, slices: Mapping[str, str]) -> bool:
+    """Whether one of two sets is a slice of the other."""
+    return slices.get(a) == b or slices.get(b) == a
+
+
+def empty_pair(used: Series, names: tuple[str, str], job: Job, said: tuple[str, ...]) -> dict[str, Any]:
+    """A row without numbers, which says why in its caveats."""
+    nothing = float("nan")
+    numbers = dict.fromkeys(
+        ("r", "low", "high", "p_val", "p_holm", "p_bh", "r_corrected", "r_corrected_low", "r_corrected_high"), nothing
+    )
+    return {
+        **used.group,
+        "a": names[0],
+        "b": names[1],
+        **numbers,
+        "corrected_by": "none",
+        "n_runs": 0,
+        "n_units": 0,
+        "n_steps": 0,
+        **_labels(job.recipe),
+        "caveats": list(dict.fromkeys(said)),
+    }
+
+
+def _labels(recipe: Recipe) -> dict[str, str]:
+    return {
+        "method": recipe.method,
+        "within": recipe.within,
+        "interval": recipe.interval,
+        "correlation": recipe.correlation,
+    }
+
+
+def pair_rows(found: Found, job: Job, slices: Mapping[str, str], extra: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """One row per pair of test sets."""
+    used, n_units = found.estimate.used, len(found.estimate.used.unit_names)
+    of_set = [_set_caveats(found, job, k) for k in range(len(used.test_sets))]
+    pairs = []
+    for i, j in combinations(range(len(used.test_sets)), 2):
+        names = (used.test_sets[i], used.test_sets[j])
+        if shares_examples(*names, slices):
+            continue
+        interval, corrected = found.estimate.interval, found.corrected
+        tested = n_units >= DESCRIPTIVE
+        pair = empty_pair(used, names, job, ()) | {
+            "r": found.estimate.r[i, j],
+            "low": interval.low[i, j],
+            "high": interval.high[i, j],
+            "p_val": interval.p_val[i, j] if tested else float("nan"),
+            "r_corrected": corrected.r[i, j],
+            "r_corrected_low": corrected.low[i, j],
+            "r_corrected_high": corrected.high[i, j],
+            "corrected_by": _corrected_by(corrected, i, j),
+            "n_runs": len(used.run_names),
+            "n_units": n_units,
+            "n_steps": len(used.scores),
+        }
+        said = [*job.said, *extra, *_unit_caveats(used, job.recipe), *of_set[i], *of_set[j]]
+        if job.beware.parents.get(names[0]) == names[1] or job.beware.parents.get(names[1]) == names[0]:
+            said.append("the two sets share examples: their noise is the same noise")
+        said += _pair_caveats(pair, found, i, j)
+        pairs.append(pair | {"caveats": list(dict.fromkeys(said))})
+    return pairs
+
+
+def _corrected_by(corrected: noise.Corrected, i: int, j: int) -> str:
+    sources = {corrected.source[i], corrected.source[j]}
+    if "none" in sources:
+        return "none"
+    return "records" if sources == {"records"} else "range"
+
+
+def _unit_caveats(used: Series, recipe: Recipe) -> list[str]:
+    """What the number of independent units allows to be said."""
+    n_units, said = len(used.unit_names), []
+    what = "run" if n_units == len(used.run_names) else "independent unit"
+    if n_units == 1:
+        said.append(f"one {what}: no interval, no test")
+    elif n_units < DESCRIPTIVE:
+        said.append(f"{n_units} {what}s: descriptive, no test (it takes {DESCRIPTIVE} or more)")
+    if recipe.interval == "naive":
+        said.append("naive interval: takes steps of a run as independent, so it is far too narrow")
+    if recipe.interval == "bootstrap-percentile":
+        said.append("percentile bootstrap: too narrow with few runs")
+    return said
+
+
+def _set_caveats(found: Found, job: Job, k: int) -> list[str]:
+    """Caveats of one test set that concern all its pairs."""
+    estimate_, corrected, name = found.estimate, found.corrected, found.estimate.used.test_sets[k]
+    said = [*job.beware.of_set(estimate_.used, name), *corrected.caveats[k]]
+    values = estimate_.used.scores[:, k]
+    r2, reliability, left = estimate_.fit.r2[k], corrected.reliability[k], estimate_.left[k]
+    if np.ptp(values) <= 1e-12 * max(1.0, float(np.abs(values).max())):
+        return [*said, f"{name}: the same score at every point"]
+    if not np.isfinite(estimate_.r[k, k]):
+        why = "too few points for the fit" if left < 2 else "the in-domain score explains all of it"
+        return [*said, f"{name}: too little residual left ({why})"]
+    if r2 > NEARLY_ALL:
+        said.append(f"{name}: too little residual left (R2 {r2:.3f})")
+    elif reliability < NOISY:
+        kind = "reliability" if corrected.source[k] == "records" else "reliability as low as"
+        said.append(f"{name}: too little residual left ({kind} {max(reliability, 0.0):.2f})")
+    if estimate_.fit.edf[k] > len(values) / 2:
+        said.append(f"the fit uses {estimate_.fit.edf[k]:.1f} of {len(values)} points: little is left to correlate")
+    if job.recipe.method in ("probit-linear", "logit-linear") and ((values <= 0) | (values >= 1)).any():
+        said.append(f"{name}: scores of 0 or 1 were moved inside by half an example")
+    return said
+
+
+def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int) -> list[str]:
+    said = []
+    r, bias = float(pair["r"]), found.bias[i, j]
+    if abs(r) > resample.PERFECT:
+        said.append("the residuals are equal up to a factor: no interval")
+    elif np.isfinite(r) and not np.isfinite(pair["low"]) and pair["n_units"] > 1:
+        said.append("no interval: the runs are copies of each other, or nothing is left without one of them")
+    elif not np.isfinite(r) and np.isfinite(found.estimate.r[[i, j], [i, j]]).all():
+        said.append("no correlation: in every run the residuals are equal up to a factor, or one of them is empty")
+    if np.isfinite(bias) and abs(bias) > BIASED:
+        size = np.nanmin(found.estimate.used.covariate_sizes) if found.estimate.used.covariate_sizes.size else np.nan
+        known = f" (n = {size:.0f})" if np.isfinite(size) else ""
+        way = "upward" if bias > 0 else "downward"
+        said.append(f"in-domain set is small{known}: correlations biased {way}, here by up to about {abs(bias):.2f}")
+    if found.outlier[i, j] >= 0:
+        name = found.estimate.used.unit_names[int(found.outlier[i, j])]
+        said.append(f"{name} stands out from the other runs: interval and test take runs as near normal")
+    if min(abs(found.drift[i]), abs(found.drift[j])) > cautions.DRIFTING:
+        said.append("both residuals move with how often one answer is given: this may be about answers, not skill")
+    if pair["corrected_by"] == "range":
+        said.append("no per-example records: r_corrected is only known to lie between its limits")
+    elif pair["corrected_by"] == "records" and not np.isfinite(pair["r_corrected"]) and np.isfinite(r):
+        said.append("noise of the test sets explains all residual: no corrected correlation")
+    elif abs(float(pair["r_corrected"])) >= noise.CEILING:
+        said.append("the corrected correlation reached its bound: noise is nearly all of the residual")
+    return said
+
+
+def adjust(pairs: list[dict[str, Any]]) -> None:
+    """Holm and Benjamini-Hochberg over the pairs of a group."""
+    p_values = np.array([pair["p_val"] for pair in pairs], dtype=float)
+    for pair, by_holm, by_bh in zip(pairs, resample.holm(p_values), resample.benjamini_hochberg(p_values), strict=True):
+        pair["p_holm"], pair["p_bh"] = float(by_holm), float(by_bh)
+
+
+def mark_disagreement(found: Mapping[str, list[dict[str, Any]]]) -> None:
+    """Pooling runs can flip the sign; say so on both numbers."""
+    if "pooled" not in found or "run" not in found:
+        return
+    inside = {(pair["a"], pair["b"]): pair for pair in found["run"]}
+    for pair in found["pooled"]:
+        other = inside.get((pair["a"], pair["b"]))
+        if other is not None and pair["r"] * other["r"] < 0:
+            for one in (pair, other):
+                one["caveats"].append(
+                    "pooled and within-run correlations differ in sign: they answer different questions"
+                )
+
+
+def fit_rows(found: Found, job: Job, which: Iterable[int]) -> list[dict[str, Any]]:
+    """One row per test set: how well the in-domain score explains it, and how much of the rest is noise."""
+    used, fit = found.estimate.used, found.estimate.fit
+    return [
+        {
+            **used.group,
+            "test_set": used.test_sets[k],
+            **{name: text for name, text in _labels(job.recipe).items() if name in ("method", "within")},
+            "r2": fit.r2[k],
+            "edf": fit.edf[k],
+            "smoothing": fit.smoothing[k],
+            "residual_sd": float(np.sqrt(np.mean(fit.residuals[:, k] ** 2))),
+            "reliability": found.corrected.reliability[k],
+            "reliability_from": found.corrected.source[k],
+            "n_runs": len(used.run_names),
+            "n_steps": len(used.scores),
+            "caveats": list(dict.fromkeys([*job.said, *_set_caveats(found, job, k)])),
+        }
+        for k in which
+    ]
