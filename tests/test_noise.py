@@ -102,6 +102,16 @@ def test_binomial_noise_is_trace_of_diagonal_covariance(within):
     assert corrected.low[0, 1] <= found.r[0, 1] <= corrected.high[0, 1]
 
 
+def test_binomial_noise_beyond_all_variance_ends_at_one():
+    series, _ = small_series(np.random.default_rng(1))
+    smooth = replace(series, scores=series.scores * 0.02 + 0.5, sizes=np.full_like(series.sizes, 20.0))
+    found = estimate(smooth, Recipe())
+    corrected = noise.correct(found, None, metric="accuracy", method="gam", level=0.95)
+    assert corrected.reliability[0] < 0
+    ends = sorted([found.r[0, 1], np.sign(found.r[0, 1])])
+    assert [corrected.low[0, 1], corrected.high[0, 1]] == pytest.approx(ends)
+
+
 def test_half_splits_average_to_the_same_correction():
     """The products of residuals of random halves of the examples estimate the residual without its noise."""
     series, outcomes = small_series(np.random.default_rng(2))

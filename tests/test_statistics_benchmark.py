@@ -45,3 +45,31 @@ def test_results_are_merged_under_their_key(tmp_path):
     (tmp_path / "b.json").write_text('{"other": 1}')
     simulation.merge(tmp_path / "a.json", tmp_path / "b.json")
     assert json.loads((tmp_path / "b.json").read_text()) == {"other": 1, "statistics": {"seed": 0}}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(4 * 3600)
+def test_long_form_keeps_what_is_promised(request):
+    """All cells of the long form; goes on from build/statistics.json where that was started before."""
+    if "long" not in request.config.getoption("-m"):
+        pytest.skip("an hour of simulation: make test-long")
+    found = simulation.run(True, 0, Path(__file__).parent.parent / "build" / "statistics.json")["cells"]
+    broken = []
+    for name in simulation.MAIN:
+        for method in (simulation.JACKKNIFE_POOLED, simulation.JACKKNIFE_RUN, simulation.RUN_MEAN):
+            cells = {rho: found[f"{name}, rho {rho}"][method] for rho in simulation.RHOS}
+            if not 0.03 <= cells[0.0]["rejected"] <= 0.065:
+                broken.append((name, method, "rejected", cells[0.0]["rejected"]))
+            broken += [
+                (name, method, rho, cell["covered"])
+                for rho, cell in cells.items()
+                if not 0.93 <= cell["covered"] <= 0.98
+            ]
+    for label, cell in found.items():
+        if label.startswith("noise") and "rho 0.6" in label and abs(cell["paired"] - 0.6) > 0.04:
+            broken.append((label, cell["paired"]))
+    assert not broken
+    speed = found["speed"]
+    assert speed["seconds"] < 10
+    assert speed["times_faster_than_pygam"] > 500
+    assert speed["peak_memory_gb"] < 1

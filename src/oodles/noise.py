@@ -10,7 +10,7 @@ binomial p(1 - p)/n corrects too much; it and no correction bound the truth wher
 Try it::
 
     records = Records.read(frame)          # run, step, test_set, example, correct[, template]
-    corrected = correct(found, records, "accuracy", method="gam", level=0.95)
+    corrected = correct(found, records, metric="accuracy", method="gam", level=0.95)
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ def _corrected(
     both = measured[:, None] & measured[None, :]
     ranged = ~both & np.array([s != "none" for s in sources])[:, None] & np.array([s != "none" for s in sources])
     r[both] = np.clip(plain, -1.0, 1.0)[both]
-    low[ranged], high[ranged] = np.fmin(found.r, _held(plain))[ranged], np.fmax(found.r, _held(plain))[ranged]
+    end = _held(plain, found.r)
+    low[ranged], high[ranged] = np.fmin(found.r, end)[ranged], np.fmax(found.r, end)[ranged]
     if len(found.left_out) > 1:
         replicates = _without_noise(found.left_out, left_out.T)
         z = np.arctanh(np.clip(plain, -CEILING, CEILING))
@@ -130,9 +131,9 @@ def _corrected(
     return r, low, high
 
 
-def _held(r: Array) -> Array:
+def _held(corrected: Array, r: Array) -> Array:
     """Between -1 and 1; where noise would explain more than all variance, the end on the side of the estimate."""
-    return np.asarray(np.clip(r, -1.0, 1.0), dtype=float)
+    return np.asarray(np.where(np.isnan(corrected), np.sign(r), np.clip(corrected, -1.0, 1.0)), dtype=float)
 
 
 def _without_noise(products: Array, noise: Array) -> Array:

@@ -7,7 +7,7 @@ Try it::
 
 from random import Random
 
-from oodles.mini_words import Item, item, listed, named, namesakes
+from oodles.mini.words import Item, item, listed, named, namesakes
 
 THINGS = ("trophy", "violin", "lamp", "statue", "doll", "clock", "vase", "bowl", "helmet", "camera", "cake", "toy")
 CONTAINERS = ("box", "suitcase", "bag", "basket", "drawer", "chest", "trunk", "case")

@@ -9,22 +9,21 @@ Try it::
     python -m oodles.mini negation     # eight rows of one
 """
 
-import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import cycle
 from random import Random
 
-from oodles.mini_coreference import COREFERENCE
-from oodles.mini_daily import DAILY
-from oodles.mini_genre import GENRE
-from oodles.mini_negation import NEGATION
-from oodles.mini_news import NEWS
-from oodles.mini_overlap import OVERLAP
-from oodles.mini_science import SCIENCE
-from oodles.mini_word_order import WORD_ORDER
-from oodles.mini_words import Item, Template
+from oodles.mini.coreference import COREFERENCE
+from oodles.mini.daily import DAILY
+from oodles.mini.genre import GENRE
+from oodles.mini.negation import NEGATION
+from oodles.mini.news import NEWS
+from oodles.mini.overlap import OVERLAP
+from oodles.mini.science import SCIENCE
+from oodles.mini.word_order import WORD_ORDER
+from oodles.mini.words import Item, Template
 
 VERSION = 1  # part of every seed: raise it when templates change, so that results of two versions are told apart
 THREE = ("entailment", "neutral", "contradiction")
@@ -168,20 +167,3 @@ def _rows(spec: MiniSet, template: str, item: Item) -> list[dict[str, str]]:
         {"premise": item.premise, "hypothesis": hypothesis, "label": label, "template": template}
         for label, hypothesis in zip(spec.labels, hypotheses, strict=True)
     ]
-
-
-def _main(arguments: list[str]) -> None:
-    if not arguments:
-        for spec in SETS.values():
-            print(f"{spec.name:12} {spec.shift}")
-        return
-    try:
-        rows = generate(arguments[0])
-    except ValueError as error:
-        sys.exit(str(error))
-    for row in rows[:8]:
-        print(f"{row['premise']} | {row['hypothesis']} | {row['label']}")
-
-
-if __name__ == "__main__":
-    _main(sys.argv[1:])

@@ -8,7 +8,7 @@ Try it::
 from collections.abc import Sequence
 from random import Random
 
-from oodles.mini_words import Item, item, listed, named, two
+from oodles.mini.words import Item, item, listed, named, two
 
 CLASSES = {
     "mammals": "feed their young with milk",

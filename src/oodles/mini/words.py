@@ -6,7 +6,7 @@ hypothesis of the other telling is then the false one. So a hypothesis on its ow
 
 Try it::
 
-    python -c "from random import Random; from oodles.mini_daily import DAILY; print(DAILY['weather'](Random(0)))"
+    python -c "from random import Random; from oodles.mini.daily import DAILY; print(DAILY['weather'](Random(0)))"
 """
 
 from collections.abc import Callable, Mapping, Sequence

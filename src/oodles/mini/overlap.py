@@ -7,7 +7,7 @@ Try it::
 
 from random import Random
 
-from oodles.mini_words import Item, item, listed, named, two
+from oodles.mini.words import Item, item, listed, named, two
 
 ROLES = listed(
     """

@@ -7,8 +7,8 @@ Try it::
 
 from random import Random
 
-from oodles.mini_overlap import DID, DID_TO, ROLES, some_roles
-from oodles.mini_words import DAYS, NAMES, Item, item, named, two
+from oodles.mini.overlap import DID, DID_TO, ROLES, some_roles
+from oodles.mini.words import DAYS, NAMES, Item, item, named, two
 
 CITIES = ("Rome", "Paris", "London", "Berlin", "Madrid", "Vienna", "Moscow", "Boston", "Chicago", "Tokyo", "Dublin")
 TIMES = ("in the morning", "at noon", "last week", "after lunch", "on Sunday", "in the evening")

@@ -7,8 +7,8 @@ Try it::
 
 from random import Random
 
-from oodles.mini_word_order import CITIES
-from oodles.mini_words import NAMES, NUMBERS, WOMEN, Item, item, named, twin, two
+from oodles.mini.word_order import CITIES
+from oodles.mini.words import NAMES, NUMBERS, WOMEN, Item, item, named, twin, two
 
 COUNTED = ("apples", "cups", "pears", "coins", "spoons", "books", "eggs", "plates", "keys", "pens")
 SPOTS = ("in the box", "on the table", "in the bag", "on the shelf", "in the drawer")
