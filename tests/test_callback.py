@@ -55,6 +55,8 @@ def test_their_training_is_not_changed_and_ours_is_recorded(tmp_path: Path, toy_
 def test_bad_callbacks(tmp_path: Path, toy_suite: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean 'home'"):
         OODCallback(suite=toy_suite, in_domain="hom", run="r", out=tmp_path / "s")
+    with pytest.raises(ConfigError, match="OODCallback: unknown key 'stpes'; did you mean 'steps'"):
+        OODCallback(suite=toy_suite, in_domain="home", run="r", out=tmp_path / "s", stpes=[1])
     callback = OODCallback(suite=toy_suite, in_domain="home", run="r", out=tmp_path / "s")
     with pytest.raises(StoreError, match="a run of this name is there"):
         OODCallback(suite=toy_suite, in_domain="home", run="r", out=tmp_path / "s")

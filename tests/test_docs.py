@@ -58,8 +58,8 @@ def test_the_study_example_is_a_valid_study(tmp_path: Path) -> None:
 
     study, _ = blocks("toml")
     (tmp_path / "study.toml").write_text(study)
-    plan = expand(load_study(tmp_path / "study.toml"))
-    assert len(plan.jobs) == 10
+    grid = expand(load_study(tmp_path / "study.toml"))
+    assert len(grid.jobs) == 10
 
 
 def test_the_suite_example_is_a_valid_suite(tmp_path: Path) -> None:

@@ -133,11 +133,11 @@ def test_a_killed_study_goes_on_and_gives_the_same_table(toy_study: Path, tmp_pa
 
 
 def test_expand_settles_every_run_before_training(toy_study: Path) -> None:
-    plan = expand(load_study(toy_study, ["grid.shots=[4, 8]", "grid.seeds=[0, 42, 99]"]))
-    assert [j.spec.name for j in plan.jobs][:2] == ["tiny-llama-untrained_home_0_4", "tiny-llama-untrained_home_42_4"]
-    assert len({j.spec.run_id for j in plan.jobs}) == 6
-    assert all(len(j.draw.examples) == j.spec.shots for j in plan.jobs)
-    assert schedule_of(plan.jobs[-1].spec) == (0, 1, 2, 4)
+    grid = expand(load_study(toy_study, ["grid.shots=[4, 8]", "grid.seeds=[0, 42, 99]"]))
+    assert [j.spec.name for j in grid.jobs][:2] == ["tiny-llama-untrained_home_0_4", "tiny-llama-untrained_home_42_4"]
+    assert len({j.spec.run_id for j in grid.jobs}) == 6
+    assert all(len(j.draw.examples) == j.spec.shots for j in grid.jobs)
+    assert schedule_of(grid.jobs[-1].spec) == (0, 1, 2, 4)
     fixed = expand(load_study(toy_study, ["grid.data_seed=7"]))
     assert len({j.spec.draw_hash for j in fixed.jobs}) == 1
     assert len({j.spec.run_id for j in fixed.jobs}) == 2

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oodles.config import build
 from oodles.environment import environment
 from oodles.errors import MissingExtraError, ModelError, StoreError
 from oodles.patterns import render
@@ -99,7 +100,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         self._in_domain = in_domain
         select_test_sets(self._suite, (in_domain,))
         self._pattern = pattern if isinstance(pattern, Pattern) else pattern_of(self._suite, pattern)
-        self._evaluation = evaluation or Evaluation(**options)
+        self._evaluation = evaluation or build(Evaluation, _as_toml(options), "OODCallback")
         self._sets = render_sets(self._suite, self._pattern, in_domain, self._evaluation)
         self._tokenizer = tokenizer
         self._listener = listener or (lambda _: None)
@@ -190,6 +191,11 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
 
     def _tell(self, text: str = "", doing: str = "", work: float = 0.0) -> None:
         self._listener(Heard(text=text, doing=doing, work=work))
+
+
+def _as_toml(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments as the study file would spell them, so that one loader checks both."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in options.items() if v is not None}
 
 
 def evaluation_line(

@@ -41,9 +41,10 @@ InDomain = Annotated[
 
 def main() -> None:
     """Entry point: one line and exit 2 for what a user can mend."""
-    # Threads that spin while they wait bring two busy processes on one machine nearly to a halt (measured: ten times
-    # slower); sleeping costs little. It must be said before torch is loaded.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # GNU OpenMP's threads spin long before they sleep: beside another busy process that brings torch nearly to a halt
+    # (measured on two cores: a tenth of its speed; a third with this setting, and no loss on an idle machine). It must
+    # be said before torch is loaded.
+    os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     try:
         app()
     except OodlesError as error:
@@ -217,10 +218,10 @@ def check(
 ) -> None:
     """Resolve a study, count its runs and show two rendered prompts per test set. Loads no model."""
     from oodles.config import load_study
-    from oodles.describe import describe_plan
+    from oodles.describe import describe_grid
     from oodles.grid import expand
 
-    facts = describe_plan(expand(load_study(study, override or ())))
+    facts = describe_grid(expand(load_study(study, override or ())))
     if as_json:
         _print_json(facts)
         return
@@ -309,12 +310,32 @@ def status(
     _print_table("", columns, [[str(r[c]) for c in columns] for r in rows])
 
 
-Method = Annotated[str | None, typer.Option("--method", help="How in-domain accuracy is regressed out.")]
+Method = Annotated[
+    str | None,
+    typer.Option(
+        "--method", help="How in-domain scores are regressed out: gam (default), linear, probit-linear, logit-linear."
+    ),
+]
 By = Annotated[
     list[str] | None,
-    typer.Option("--by", help="Columns that make a group; default model and train_set. May be repeated."),
+    typer.Option("--by", help="Column that makes a group; default model and train_set. May be repeated."),
 ]
-Unit = Annotated[str | None, typer.Option("--unit", help="What is independent: a column; default run.")]
+Unit = Annotated[str | None, typer.Option("--unit", help="Column that says what is independent; default run.")]
+Within = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--within", help="pooled, run (own level per run) or separate (own fit per run); default pooled and run."
+    ),
+]
+Interval = Annotated[
+    str | None,
+    typer.Option(
+        "--interval",
+        help="jackknife (default), run-mean, bootstrap, bootstrap-percentile, naive; see docs/statistics.md.",
+    ),
+]
+Correlation = Annotated[str | None, typer.Option("--correlation", help="pearson (default) or spearman.")]
+Metric = Annotated[str | None, typer.Option("--metric", help="Which metric of the table; default accuracy.")]
 
 
 @app.command()
@@ -322,6 +343,10 @@ def analyse(
     path: Annotated[Path, typer.Argument(help="The folder of a study, or a long table (.parquet or .csv).")],
     out: Out = None,
     method: Method = None,
+    within: Within = None,
+    interval: Interval = None,
+    correlation: Correlation = None,
+    metric: Metric = None,
     by: By = None,
     unit: Unit = None,
     in_domain: InDomain = None,
@@ -334,7 +359,8 @@ def analyse(
     """
     from oodles.analysis import render_terminal, write_results
 
-    analysis, _, _ = _analyse_path(path, method=method, by=by, unit=unit, in_domain=in_domain)
+    chosen = {"method": method, "within": within, "interval": interval, "correlation": correlation, "metric": metric}
+    analysis, _, _ = _analyse_path(path, **chosen, by=by, unit=unit, in_domain=in_domain)
     if out is not None:
         for written in write_results(analysis, out):
             _say(f"wrote {written}")
@@ -375,6 +401,10 @@ def report(
         Path | None, typer.Option("--out", help="The HTML file; default report.html in the folder, or here.")
     ] = None,
     method: Method = None,
+    within: Within = None,
+    interval: Interval = None,
+    correlation: Correlation = None,
+    metric: Metric = None,
     by: By = None,
     unit: Unit = None,
     in_domain: InDomain = None,
@@ -383,7 +413,8 @@ def report(
     """Write one self-contained HTML report: verdict, trajectories, correlations, how to read it, what was run."""
     from oodles.report import write_report
 
-    analysis, table, runs = _analyse_path(path, method=method, by=by, unit=unit, in_domain=in_domain)
+    chosen = {"method": method, "within": within, "interval": interval, "correlation": correlation, "metric": metric}
+    analysis, table, runs = _analyse_path(path, **chosen, by=by, unit=unit, in_domain=in_domain)
     target = out or ((path if path.is_dir() else Path()) / "report.html")
     written = write_report(table, analysis, target, runs=runs)
     if as_json:

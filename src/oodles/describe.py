@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from oodles.baseline import hypothesis_baseline
-from oodles.grid import Plan, schedule_of
+from oodles.grid import Grid, schedule_of
 from oodles.patterns import render
 from oodles.records import DataSet, Suite, role_of
 from oodles.sources import load_examples
@@ -40,12 +40,12 @@ def _describe_set(suite: Suite, kind: str, data: DataSet, baseline: bool) -> dic
     return facts
 
 
-def describe_plan(plan: Plan) -> dict[str, Any]:
+def describe_grid(grid: Grid) -> dict[str, Any]:
     """What a study would run, with two rendered prompts per test set."""
-    first = plan.jobs[0].spec
+    first = grid.jobs[0].spec
     sets = []
-    for data in select_test_sets(plan.suite, first.evaluation.test_sets):
-        examples = load_examples(plan.suite, data)
+    for data in select_test_sets(grid.suite, first.evaluation.test_sets):
+        examples = load_examples(grid.suite, data)
         role = role_of(data.name, first.train_set)
         limit = first.evaluation.limit_in_domain if role == "in_domain" else first.evaluation.limit
         prompts = render(first.pattern, examples, data.name, limit)
@@ -61,19 +61,19 @@ def describe_plan(plan: Plan) -> dict[str, Any]:
                 "prompts": [{"text": p.text, "answer": prompts.answers[p.gold]} for p in prompts.prompts[:2]],
             }
         )
-    runs = [{"run": j.spec.name, "run_id": j.spec.run_id, "steps": schedule_of(j.spec)} for j in plan.jobs]
+    runs = [{"run": j.spec.name, "run_id": j.spec.run_id, "steps": schedule_of(j.spec)} for j in grid.jobs]
     return {
-        "study": plan.study.name,
-        "suite": plan.suite.name,
+        "study": grid.study.name,
+        "suite": grid.suite.name,
         "runs": runs,
-        "caveats": list(plan.caveats),
+        "caveats": list(grid.caveats),
         "sets": sets,
     }
 
 
-def describe_status(root: Path, plan: Plan | None = None) -> list[dict[str, Any]]:
+def describe_status(root: Path, grid: Grid | None = None) -> list[dict[str, Any]]:
     """Status of each run of a folder, or of each run a study asks for."""
-    folders = run_folders(root) if plan is None else [RunFolder(root / "runs" / j.spec.name) for j in plan.jobs]
+    folders = run_folders(root) if grid is None else [RunFolder(root / "runs" / j.spec.name) for j in grid.jobs]
     return [_describe_folder(folder) for folder in folders]
 
 

@@ -24,7 +24,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Grid:
     """A study, resolved: its suite and all its jobs."""
 
     study: Study
@@ -33,7 +33,7 @@ class Plan:
     caveats: tuple[str, ...]
 
 
-def expand(study: Study) -> Plan:
+def expand(study: Study) -> Grid:
     """All runs of a study, in a fixed order. Reads the train sets, loads no model."""
     suite = load_suite(study.suite, study.folder)
     patterns = [pattern_of(suite, name) for name in study.patterns or ("",)]
@@ -41,15 +41,15 @@ def expand(study: Study) -> Plan:
     train = {name: load_examples(suite, train_set_of(suite, name)) for name in study.train_sets}
     _check_test_sets(suite, study)
     several = len(patterns) > 1
-    grid = product(models, study.train_sets, patterns, study.shots, study.seeds)
-    jobs = tuple(_job(study, suite, train, *cell, several=several) for cell in grid)
+    cells = product(models, study.train_sets, patterns, study.shots, study.seeds)
+    jobs = tuple(_job(study, suite, train, *cell, several=several) for cell in cells)
     names = [job.spec.name for job in jobs]
     repeated = {n for n in names if names.count(n) > 1}
     if repeated:
         raise ConfigError(
             f"study {study.name}: two runs are named '{min(repeated)}'; list each model, seed and size once"
         )
-    return Plan(study=study, suite=suite, jobs=jobs, caveats=_caveats(study))
+    return Grid(study=study, suite=suite, jobs=jobs, caveats=_caveats(study))
 
 
 def _job(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oodles.errors import ConfigError, OodlesError, StoreError
-from oodles.grid import Job, Plan, expand, schedule_of
+from oodles.grid import Job, Grid, expand, schedule_of
 from oodles.models import model_path, require_training
 from oodles.progress import Progress
 from oodles.records import Study
@@ -35,26 +35,26 @@ def run(study: Study, out: str | Path | None = None, *, where: str = "here") -> 
     """
     if where != "here":
         raise ConfigError(f"where is '{where}', expected 'here'")
-    plan = expand(study)
+    grid = expand(study)
     root = Path(out if out is not None else study.out)
     require_training("oodles run")
-    for job in plan.jobs:
+    for job in grid.jobs:
         model_path(job.spec.model)  # a model that is not there is an error now, not after the first run
     with locked(root):
-        claim_folder(root, study.name, plan.suite.name)
-        return _run_missing(plan, root)
+        claim_folder(root, study.name, grid.suite.name)
+        return _run_missing(grid, root)
 
 
-def _run_missing(plan: Plan, root: Path) -> Outcome:
-    folders = [RunFolder(root / "runs" / job.spec.name) for job in plan.jobs]
-    for job, folder in zip(plan.jobs, folders, strict=True):
+def _run_missing(grid: Grid, root: Path) -> Outcome:
+    folders = [RunFolder(root / "runs" / job.spec.name) for job in grid.jobs]
+    for job, folder in zip(grid.jobs, folders, strict=True):
         check_same_run(folder, job.spec)
-    todo = [(job, folder) for job, folder in zip(plan.jobs, folders, strict=True) if folder.status != "done"]
+    todo = [(job, folder) for job, folder in zip(grid.jobs, folders, strict=True) if folder.status != "done"]
     done: list[str] = []
     failed: list[tuple[str, str]] = []
-    with Progress(sum(work_of(plan, job) for job, _ in todo), plan.study.name) as progress:
+    with Progress(sum(work_of(grid, job) for job, _ in todo), grid.study.name) as progress:
         for job, folder in todo:
-            reason = _try(job, plan, folder, progress, folders)
+            reason = _try(job, grid, folder, progress, folders)
             if reason is None:
                 done.append(folder.name)
             else:
@@ -64,7 +64,7 @@ def _run_missing(plan: Plan, root: Path) -> Outcome:
     return Outcome(out=root, done=tuple(done), skipped=skipped, failed=tuple(failed))
 
 
-def _try(job: Job, plan: Plan, folder: RunFolder, progress: Progress, folders: list[RunFolder]) -> str | None:
+def _try(job: Job, grid: Grid, folder: RunFolder, progress: Progress, folders: list[RunFolder]) -> str | None:
     """Run one job; the reason if it failed."""
     from oodles.callback import Heard
     from oodles.runner import run_one
@@ -77,7 +77,7 @@ def _try(job: Job, plan: Plan, folder: RunFolder, progress: Progress, folders: l
             progress.say(heard.text)
 
     try:
-        run_one(job, plan.suite, folder, listen, folders)
+        run_one(job, grid.suite, folder, listen, folders)
     except StoreError:
         raise  # no other run could be kept either
     except Exception as error:
@@ -90,11 +90,11 @@ def _try(job: Job, plan: Plan, folder: RunFolder, progress: Progress, folders: l
     return None
 
 
-def work_of(plan: Plan, job: Job) -> float:
+def work_of(grid: Grid, job: Job) -> float:
     """Work of a run in prompt characters, for the time left; the callback counts in the same unit."""
     from oodles.callback import render_sets
 
     spec = job.spec
-    sets = render_sets(plan.suite, spec.pattern, spec.train_set, spec.evaluation)
+    sets = render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation)
     characters = sum(len(p.text) for prompts in sets for p in prompts.prompts)
     return float(characters * len(schedule_of(spec)))

@@ -1,0 +1,96 @@
+"""The demo as a newcomer runs it: quick on the tiny model every day, whole on the real one in the long tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from conftest import missing, oodles
+from oodles.store import read_records, read_runs, run_folders
+
+OODLES = [sys.executable, "-c", "from oodles.cli import main; main()"]
+
+
+class Text(HTMLParser):
+    """The visible text of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.feed(page)
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def test_quick_demo_without_a_network(tmp_path: Path, tiny_model: Path) -> None:
+    """With the network off: an empty network namespace, not a promise."""
+    probe = subprocess.run(["unshare", "--net", "--map-root-user", "true"], capture_output=True, text=True, check=False)
+    if probe.returncode:
+        missing(f"no network namespace here: {probe.stderr.strip()[:100]}")
+    env = {k: v for k, v in os.environ.items() if k != "HF_HUB_OFFLINE"} | {"OMP_NUM_THREADS": "1"}
+    command = [
+        "unshare",
+        "--net",
+        "--map-root-user",
+        *OODLES,
+        "demo",
+        "--quick",
+        "--out",
+        str(tmp_path / "q"),
+        "--json",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "the numbers mean nothing" in done.stderr
+    found = json.loads(done.stdout)
+    page = (tmp_path / "q" / "report.html").read_text()
+    assert found["report"] == str(tmp_path / "q" / "report.html")
+    text = " ".join(Text(page).words)
+    assert found["verdicts"][0]["descriptive"]
+    assert found["verdicts"][0]["verdict"].split(".")[0] in text
+    for name in ("daily", "genre", "science", "coreference", "overlap", "word_order", "news", "negation"):
+        assert name in text
+    assert "tiny-llama-untrained" in text
+    assert "sample of 200" in text  # the in-domain set is sampled: said wherever the numbers are
+    assert (tmp_path / "q" / "results" / "results.json").is_file()
+    again = oodles("demo", "--quick", "--out", tmp_path / "q", "--json")
+    assert again.returncode == 0
+    assert (tmp_path / "q" / "report.html").read_text() == page
+
+
+def wait_for(condition: object, process: subprocess.Popen[str], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition() and process.poll() is None and time.monotonic() < deadline:  # type: ignore[operator]
+        time.sleep(0.2)
+
+
+@pytest.mark.long
+def test_the_demo_repeats_to_the_bit_also_after_a_kill(tmp_path: Path) -> None:
+    """Two empty folders, one killed in its second run and started again: the same table and records; in-domain 0.75."""
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert subprocess.run([*OODLES, "demo", "--out", str(whole)], check=False).returncode == 0
+    process = subprocess.Popen([*OODLES, "demo", "--out", str(cut)], text=True)
+    wait_for(lambda: len(list(cut.glob("runs/*_1_64/records/12/*.parquet"))) > 2, process, 1800)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert [f.status for f in run_folders(cut)] == ["done", "started"]
+    assert subprocess.run([*OODLES, "demo", "--out", str(cut)], check=False).returncode == 0
+    pd.testing.assert_frame_equal(read_runs(whole), read_runs(cut), check_exact=True)
+    pd.testing.assert_frame_equal(read_records(whole), read_records(cut), check_exact=True)
+    table = read_runs(whole)
+    last = table[(table.step == table.step.max()) & (table.role == "in_domain") & (table.metric == "accuracy")]
+    assert len(last) == 3
+    assert last.value.mean() >= 0.75
+    assert last.n.min() >= 200
+    assert table[table.role == "ood"].n.min() >= 100
+    assert table.step.nunique() >= 5
