@@ -80,6 +80,9 @@ def test_another_recipe_under_the_same_name_is_refused(toy_study: Path, tmp_path
         run(load_study(toy_study, ["grid.seeds=[0]", "train.learning_rate=0.5"]), tmp_path / "out")
     with pytest.raises(StoreError, match="holds study 'toy'"):
         run(load_study(toy_study, ["name=other"]), tmp_path / "out")
+    with pytest.raises(StoreError, match="not empty and no oodles study"):
+        run(load_study(toy_study), toy_study.parent)
+    assert not (toy_study.parent / ".lock").exists()
 
 
 def test_one_failed_run_is_recorded_and_the_rest_go_on(

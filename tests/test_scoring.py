@@ -112,6 +112,24 @@ def test_independent_of_order_budget_and_company(tokenizer: Any, prompts: Prompt
     assert np.abs(whole[3] - alone[0]).max() < 1e-4
 
 
+def test_a_batch_per_thread_changes_nothing(tokenizer: Any, prompts: PromptSet) -> None:
+    """Threads share out whole batches, so their number does not touch the arithmetic: equal to the bit."""
+    model = tiny("llama")
+    plan = scoring.prepare(model, tokenizer, prompts, batch_tokens=100)
+    before = torch.get_num_threads()
+    try:
+        found = []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found.append(scoring.execute(model, plan))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert len(plan.batches) > 3
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], found[2])
+
+
 def test_the_model_and_the_random_state_are_left_as_found(tokenizer: Any, prompts: PromptSet) -> None:
     model = tiny("llama").train()
     state = torch.get_rng_state()

@@ -48,10 +48,15 @@ class Heard:
 
     text: str = ""  # a line that stays
     doing: str = ""  # what is being done now
-    work: float = 0.0  # prompt characters computed
+    work: float = 0.0  # done since the last time, in prompt characters scored
 
 
 Listener = Callable[[Heard], None]
+
+
+def characters(prompts: PromptSet) -> float:
+    """The work of scoring a set, in the unit that is known before anything is tokenised."""
+    return float(sum(len(p.text) for p in prompts.prompts))
 
 
 def render_sets(suite: Suite, pattern: Pattern, in_domain: str, evaluation: Evaluation) -> tuple[PromptSet, ...]:
@@ -91,6 +96,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         tokenizer: Any = None,
         listener: Listener | None = None,
         baseline: RunFolder | None = None,
+        step_work: float = 0.0,
         model: str = "",
         shots: int | None = None,
         seed: int | None = None,
@@ -105,6 +111,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         self._tokenizer = tokenizer
         self._listener = listener or (lambda _: None)
         self._baseline = baseline
+        self._step_work = step_work
         self._about = {"model": {"label": model}, "shots": shots, "seed": seed}
         self._folder = run if isinstance(run, RunFolder) else self._begin(run, Path(out))
         self._plans: dict[str, Plan] = {}
@@ -152,6 +159,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Score at the scheduled steps."""
+        self._tell(work=self._step_work)
         if state.global_step in self._schedule:
             self._evaluate(kwargs["model"], state)
 
@@ -164,7 +172,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
     # the work
 
     def _evaluate(self, model: Any, state: Any) -> None:
-        started, values = time.monotonic(), {}
+        started, values, copied = time.monotonic(), {}, set()
         step = state.global_step
         donated = self._donated(step)
         for prompts in self._sets:
@@ -172,11 +180,12 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
             line = donated.get((prompts.name, prompts.hash))
             if line is not None and self._baseline is not None:
                 copy_score(self._baseline, self._folder, line)
+                copied.add(prompts.name)
             else:
                 predictions = predict(model, self._plans[prompts.name], prompts)
                 line = commit(self._folder, step, prompts, predictions, role_of(prompts.name, self._in_domain))
             values[prompts.name] = line["metrics"]
-            self._tell(work=float(sum(len(p.text) for p in prompts.prompts)))
+            self._tell(work=0.0 if prompts.name in copied else characters(prompts))
         if self._evaluation.keep_adapters:
             save_adapter(model, self._folder.adapter(step))
         text = evaluation_line(step, state.max_steps, self._loss, values, self._in_domain, self._pattern.answers[0])

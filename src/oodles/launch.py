@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from oodles.errors import ConfigError, OodlesError, StoreError
-from oodles.grid import Job, Grid, expand, schedule_of
+from oodles.grid import Grid, Job, expand, schedule_of
 from oodles.models import model_path, require_training
 from oodles.progress import Progress
 from oodles.records import Study
-from oodles.store import RunFolder, check_same_run, claim_folder, locked, log_line, write_json
+from oodles.store import RunFolder, check_folder, check_same_run, claim_folder, locked, log_line, write_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,7 @@ def run(study: Study, out: str | Path | None = None, *, where: str = "here") -> 
     require_training("oodles run")
     for job in grid.jobs:
         model_path(job.spec.model)  # a model that is not there is an error now, not after the first run
+    check_folder(root, study.name, grid.suite.name)
     with locked(root):
         claim_folder(root, study.name, grid.suite.name)
         return _run_missing(grid, root)
@@ -52,7 +54,7 @@ def _run_missing(grid: Grid, root: Path) -> Outcome:
     todo = [(job, folder) for job, folder in zip(grid.jobs, folders, strict=True) if folder.status != "done"]
     done: list[str] = []
     failed: list[tuple[str, str]] = []
-    with Progress(sum(work_of(grid, job) for job, _ in todo), grid.study.name) as progress:
+    with Progress(work_of(grid, [job for job, _ in todo]), grid.study.name) as progress:
         for job, folder in todo:
             reason = _try(job, grid, folder, progress, folders)
             if reason is None:
@@ -90,11 +92,16 @@ def _try(job: Job, grid: Grid, folder: RunFolder, progress: Progress, folders: l
     return None
 
 
-def work_of(grid: Grid, job: Job) -> float:
-    """Work of a run in prompt characters, for the time left; the callback counts in the same unit."""
-    from oodles.callback import render_sets
+def work_of(grid: Grid, jobs: Sequence[Job]) -> float:
+    """Work of some runs, for the time left. Step 0 counts once per model: later runs take it over."""
+    from oodles.callback import characters, render_sets
+    from oodles.runner import training_work
 
-    spec = job.spec
-    sets = render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation)
-    characters = sum(len(p.text) for prompts in sets for p in prompts.prompts)
-    return float(characters * len(schedule_of(spec)))
+    work, seen = 0.0, set()
+    for job in jobs:
+        spec = job.spec
+        sets = render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation)
+        points = len(schedule_of(spec)) - (spec.model in seen)
+        work += points * sum(characters(prompts) for prompts in sets) + training_work(job)
+        seen.add(spec.model)
+    return work

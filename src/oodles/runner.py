@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from oodles.callback import Listener, OODCallback
+from oodles.callback import Listener, OODCallback, characters
 from oodles.environment import environment
-from oodles.grid import Job
+from oodles.grid import Job, schedule_of
 from oodles.models import attach_lora, load_model, load_tokenizer
 from oodles.patterns import render
 from oodles.records import RunSpec, Suite
 from oodles.store import RunFolder, begin_run, read_json
 from oodles.train import fine_tune
+
+TRAINING_COST = 3.5  # per character, against scoring: measured on the embedded model and suite
 
 
 def run_one(job: Job, suite: Suite, folder: RunFolder, listener: Listener, earlier: list[RunFolder]) -> None:
@@ -26,9 +28,16 @@ def run_one(job: Job, suite: Suite, folder: RunFolder, listener: Listener, earli
         evaluation=spec.evaluation,
         listener=listener,
         baseline=same_before_training(spec, earlier),
+        step_work=training_work(job) / schedule_of(spec)[-1],
     )
     shots = render(spec.pattern, job.draw.examples, spec.train_set)
     fine_tune(model, tokenizer, shots, spec.recipe, spec.seed, [callback])
+
+
+def training_work(job: Job) -> float:
+    """The work of training, as if it were scoring: a step goes forward and back, and shares no prefixes."""
+    shots = render(job.spec.pattern, job.draw.examples, job.spec.train_set)
+    return TRAINING_COST * job.spec.recipe.epochs * characters(shots)
 
 
 def same_before_training(spec: RunSpec, earlier: list[RunFolder]) -> RunFolder | None:

@@ -121,11 +121,17 @@ def write_text(path: Path, text: str) -> None:
 
 def claim_folder(root: Path, name: str, suite: str) -> None:
     """Make `root` the folder of this study, or refuse if it holds something else."""
+    check_folder(root, name, suite)
+    if not (root / "study.json").is_file():
+        write_json(root / "study.json", {"schema": STORE_SCHEMA, "study": name, "suite": suite})
+
+
+def check_folder(root: Path, name: str, suite: str) -> None:
+    """Refuse a folder that holds another study or anything else, without touching it."""
     file = root / "study.json"
     if not file.is_file():
         if root.exists() and (not root.is_dir() or any(p.name != ".lock" for p in root.iterdir())):
             raise StoreError(f"{root}: not empty and no oodles study; choose another --out")
-        write_json(file, {"schema": STORE_SCHEMA, "study": name, "suite": suite})
         return
     held = read_json(file)
     if (held.get("study"), held.get("suite")) != (name, suite):
