@@ -163,7 +163,7 @@ def test_bad_input(tokenizer: Any) -> None:
     with pytest.raises(DataError, match=r"prompt 0 has \d+ tokens, the model takes 256"):
         scoring.score(model, tokenizer, ["word " * 400], [" Yes", " No"])
     with pytest.raises(ModelError, match="changes the prompt's tokens"):
-        scoring.score(model, tokenizer, ["Is it a ques"], ["tion", " No"])
+        scoring.score(model, tokenizer, ["It is raining. Y"], ["es", " No"])
 
 
 def test_a_model_that_is_not_finite_says_where(tokenizer: Any) -> None:
