@@ -19,11 +19,14 @@ test: setup-dev lint   ## lint, types and tests
 	$(BIN)/oodles fetch tiny-llama-untrained
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
-test-long: setup-dev   ## campaigns too long for every day
+test-long: setup-dev   ## campaigns too long for every day (some hours); their figures go into docs/
 	$(BIN)/oodles fetch $(MODEL)
 	$(BIN)/python -m pytest -m long --timeout 7200 $(PYTEST_ARGS)
+	$(BIN)/python -m benchmarks.statistics --long --seed 0 --out build/statistics.json
+	$(BIN)/python -m benchmarks.statistics --merge build/statistics.json
+	$(BIN)/python -m benchmarks.statistics --table build/statistics.json --into docs/statistics.md
 
-bench: setup-dev       ## benchmarks, into benchmarks/results.json
+bench: setup-dev       ## benchmarks, into benchmarks/results.json and docs/performance.md
 	$(BIN)/python -m benchmarks
 
 lint: setup-dev        ## ruff and mypy

@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from oodles.baseline import hypothesis_baseline
 from oodles.grid import Grid, schedule_of
 from oodles.patterns import render
 from oodles.records import DataSet, Suite, role_of
@@ -35,6 +34,8 @@ def _describe_set(suite: Suite, kind: str, data: DataSet, baseline: bool) -> dic
         "licence": data.licence,
     }
     if baseline:
+        from oodles.baseline import hypothesis_baseline  # loads scipy
+
         rows = [{**e.fields, "label": e.label} for e in examples]
         facts["baseline"] = hypothesis_baseline(rows)
     return facts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import rankdata
 
 from oodles.records import Predictions
 
@@ -38,5 +37,7 @@ def _auc(margin: np.ndarray, positive: np.ndarray) -> float:
     n_positive, n_negative = int(positive.sum()), int((~positive).sum())
     if not n_positive or not n_negative:
         return np.nan
+    from scipy.stats import rankdata  # slow to load, and most commands score nothing
+
     ranks = rankdata(margin)
     return float((ranks[positive].sum() - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative))

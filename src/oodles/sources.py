@@ -14,8 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from oodles import mini
 from oodles.errors import DataError, MissingExtraError, nearest
 from oodles.records import DataSet, Example, Source, Suite, content_hash
@@ -97,6 +95,8 @@ def _generate_mini(name: str, split: str, seed: int, where: str) -> Rows:
 
 def _read_file(path: Path, where: str) -> Rows:
     """Parquet, CSV, TSV or JSON lines, every cell as the file has it."""
+    import pandas as pd  # slow to load, and generators need none of it
+
     try:
         if path.suffix == ".parquet":
             frame = pd.read_parquet(path)

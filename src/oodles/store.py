@@ -17,16 +17,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from oodles.errors import StoreError
 from oodles.metrics import metrics
 from oodles.records import Draw, Predictions, PromptSet, Role, RunSpec
+
+if TYPE_CHECKING:  # pandas and pyarrow are slow to load, and most commands only look at the folder
+    import pandas as pd
 
 STORE_SCHEMA = 1
 Status = Literal["done", "failed", "started", "missing"]
@@ -180,6 +180,9 @@ def check_same_run(folder: RunFolder, spec: RunSpec) -> None:
 
 def commit(folder: RunFolder, step: int, prompts: PromptSet, predictions: Predictions, role: Role) -> dict[str, Any]:
     """Keep one step x test set: records first, then the one line that makes it count."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     columns: dict[str, Any] = {"example": list(predictions.ids)}
     for index, answer in enumerate(predictions.answers):
         columns[f"score:{answer.strip()}"] = predictions.scores[:, index].astype(np.float32)
@@ -290,6 +293,8 @@ def read_runs(root: str | Path) -> pd.DataFrame:
     -------
     One row per run x step x test set x metric, with the columns of docs/design.md.
     """
+    import pandas as pd
+
     rows = []
     for folder in run_folders(root):
         about = run_columns(folder)
@@ -322,6 +327,10 @@ def run_columns(folder: RunFolder) -> dict[str, Any]:
 
 def read_records(root: str | Path) -> pd.DataFrame:
     """Per-example records of all committed evaluations: run, step, test_set, example, one score per answer, correct."""
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     frames = []
     for folder in run_folders(root):
         for line in read_scores(folder):
