@@ -27,7 +27,8 @@ test-long: setup-dev   ## campaigns too long for every day (some hours); their f
 	$(BIN)/python -m benchmarks.statistics --table build/statistics.json --into docs/statistics.md
 
 bench: setup-dev       ## benchmarks, into benchmarks/results.json and docs/performance.md
-	$(BIN)/python -m benchmarks
+	$(PIP) install --quiet --no-deps --upgrade --target build/oracles pygam==0.12.0 progressbar2 python-utils
+	OMP_NUM_THREADS=1 PYTHONPATH=build/oracles $(BIN)/python -m benchmarks
 
 lint: setup-dev        ## ruff and mypy
 	$(BIN)/ruff check .
