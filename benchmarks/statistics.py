@@ -625,8 +625,8 @@ def _speed_text(speed: dict[str, Any]) -> str:
     if "times_faster_than_pygam" in speed:
         compared = (
             f" One refit takes {1e6 * speed['seconds_per_refit']:.1f} microseconds, a fit by pyGAM "
-            f"{1e3 * speed['pygam_seconds_per_fit']:.1f} milliseconds (mean of 40 fits of 540 points, timed in the same run and "
-            f"scaled): {speed['times_faster_than_pygam']} times faster."
+            f"{1e3 * speed['pygam_seconds_per_fit']:.1f} milliseconds (mean of 40 fits of 540 points, timed "
+            f"in the same run and scaled): {speed['times_faster_than_pygam']} times faster."
         )
     return (
         f"144 runs of 60 steps on 8 sets, 16 groups, pooled and run, jackknife and then 2,000 refitted draws of runs: "
