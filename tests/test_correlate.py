@@ -84,6 +84,17 @@ def test_ordinary_tables_have_no_alarming_caveats():
     assert all(text.startswith(allowed) for text in said(result)), set(said(result))
 
 
+def test_one_curve_per_run_is_doubted_where_simulation_doubts_it():
+    short = partial_correlations(simulated(runs=6, steps=8), within="separate")
+    assert any(text.startswith("runs of 8 steps: one fit per run may leave curvature") for text in said(short))
+    table = simulated(runs=6, steps=20)
+    inside = table["test_set"] == "mnli"
+    table.loc[inside, "value"] = 0.99 - 0.4 * np.exp(-table.loc[inside, "step"])
+    for within, expected in (("separate", True), ("run", False)):
+        texts = said(partial_correlations(table, within=within))
+        assert any("crowd near their top" in text for text in texts) == expected
+
+
 def test_perfect_correlations_have_no_interval_and_say_so():
     table = simulated(runs=9)
     table.loc[table["test_set"] == "paws", "value"] = table.loc[table["test_set"] == "hans", "value"].to_numpy()

@@ -47,7 +47,7 @@ def test_every_family_learns_a_planted_rule(architecture: str, loss: Any, tokeni
     model = attach_lora(tiny(architecture), Lora(), seed=0)
     shots = planted(32)
     before = scoring.score(model, tokenizer, shots)
-    fine_tune(model, tokenizer, shots, Recipe(epochs=15, batch_size=8, learning_rate=1e-2, loss=loss), 0, [])
+    fine_tune(model, tokenizer, shots, Recipe(epochs=40, batch_size=8, learning_rate=3e-3, loss=loss), 0, [])
     after = scoring.score(model, tokenizer, shots)
     gold = np.arange(32) % 2
     assert (before.argmax(1) == gold).mean() < 0.9

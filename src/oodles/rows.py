@@ -19,6 +19,8 @@ from oodles.splines import Array
 NEARLY_ALL = 0.98  # R2 of a fit above which too little residual is left
 NOISY = 0.3  # reliability of a residual below which too little residual is left
 BIASED = 0.05  # bias through a noisy in-domain score that is worth saying
+SHORT = 12  # steps of a run below which one curve per run is doubtful
+CROWDED = 2 / 3  # share of points in the top tenth of the in-domain range above which it is doubtful, too
 PAIR_COLUMNS = (
     *("a", "b", "r", "low", "high", "p_val", "p_holm", "p_bh", "r_corrected", "r_corrected_low", "r_corrected_high"),
     *("corrected_by", "n_runs", "n_units", "n_steps", "method", "within", "interval", "correlation", "caveats"),
@@ -157,6 +159,19 @@ def _unit_caveats(used: Series, recipe: Recipe) -> list[str]:
         said.append("naive interval: takes steps of a run as independent, so it is far too narrow")
     if recipe.interval == "bootstrap-percentile":
         said.append("percentile bootstrap: too narrow with few runs")
+    return [*said, *_separate_caveats(used)] if recipe.within == "separate" else said
+
+
+def _separate_caveats(used: Series) -> list[str]:
+    """Where simulation shows that one curve per run leaves curvature behind, which then correlates."""
+    said = []
+    shortest = int(np.bincount(used.runs).min())
+    if shortest < SHORT:
+        said.append(f"runs of {shortest} steps: one fit per run may leave curvature behind; compare with within run")
+    z = used.covariates
+    top = (z > z.max(axis=0) - 0.1 * np.ptp(z, axis=0)).mean(axis=0).max()
+    if top > CROWDED:
+        said.append("in-domain scores crowd near their top: one fit per run may leave curvature behind")
     return said
 
 
