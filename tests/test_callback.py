@@ -12,7 +12,7 @@ from transformers import Trainer, TrainingArguments
 from oodles.callback import OODCallback
 from oodles.errors import ConfigError, ModelError, StoreError
 from oodles.fetch import tiny_tokenizer
-from oodles.store import read_records, read_runs, run_folders
+from oodles.store import claim_folder, read_records, read_runs, run_folders
 from test_scoring import tiny
 
 
@@ -57,8 +57,20 @@ def test_bad_callbacks(tmp_path: Path, toy_suite: Path) -> None:
         OODCallback(suite=toy_suite, in_domain="hom", run="r", out=tmp_path / "s")
     with pytest.raises(ConfigError, match="OODCallback: unknown key 'stpes'; did you mean 'steps'"):
         OODCallback(suite=toy_suite, in_domain="home", run="r", out=tmp_path / "s", stpes=[1])
+    with pytest.raises(ConfigError, match=r"run is '\.\./b'"):
+        OODCallback(suite=toy_suite, in_domain="home", run="../b", out=tmp_path / "s")
     callback = OODCallback(suite=toy_suite, in_domain="home", run="r", out=tmp_path / "s")
-    with pytest.raises(StoreError, match="a run of this name is there"):
-        OODCallback(suite=toy_suite, in_domain="home", run="r", out=tmp_path / "s")
     with pytest.raises(ModelError, match="pass tokenizer="):
         callback.on_train_begin(None, None, None, model=None, processing_class=None)
+    assert not (tmp_path / "s").exists()  # a start that failed does not block its name
+
+
+def test_runs_and_studies_of_others_are_not_touched(tmp_path: Path, toy_suite: Path) -> None:
+    tokenizer = tiny_tokenizer()
+    callback = OODCallback(suite=toy_suite, in_domain="home", run="r", out=tmp_path / "s", steps=[6])
+    their_trainer(tmp_path / "a", [callback], tokenizer).train()
+    with pytest.raises(StoreError, match="a run of this name is there"):
+        OODCallback(suite=toy_suite, in_domain="home", run="r", out=tmp_path / "s")
+    claim_folder(tmp_path / "study", "study", "toy")
+    with pytest.raises(StoreError, match="holds study 'study'"):
+        OODCallback(suite=toy_suite, in_domain="home", run="r", out=tmp_path / "study")

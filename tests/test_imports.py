@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ HEAVY = ("torch", "transformers", "peft", "datasets", "matplotlib", "pandas", "s
 NO_TORCH = [
     "longtable", "splines", "residuals", "resample", "noise", "correlate", "changes", "verdict", "analysis",
     "figures", "tables", "report", "suite", "sources", "patterns", "fewshot", "config", "grid", "store",
-    "describe", "cli",
+    "describe", "cli", "series", "estimates", "robustness", "cautions", "rows", "outcomes",
 ]  # fmt: skip
 
 
@@ -97,6 +98,8 @@ def test_analyse_and_report_work_without_torch(tmp_path: Path) -> None:
     assert "<html" in (tmp_path / "r.html").read_text()
     again = without_torch("report", tmp_path / "results", "--out", tmp_path / "again.html")
     assert again.returncode == 0, again.stderr
+    anew = without_torch("analyse", tmp_path / "results", "--method", "linear", "--within", "run", "--json")
+    assert {(row["method"], row["within"]) for row in json.loads(anew.stdout)} == {("linear", "run")}
 
 
 def test_a_missing_extra_names_its_install_line() -> None:
@@ -119,6 +122,7 @@ def test_what_is_shown_does_not_train_and_statistics_do_not_show() -> None:
     training = {"scoring", "train", "callback", "runner", "models", "launch", "grid"}
     shown = {"figures", "tables", "report"}
     statistics = {"longtable", "splines", "residuals", "resample", "noise", "correlate", "changes", "verdict"}
+    statistics |= {"series", "estimates", "robustness", "cautions", "rows", "outcomes"}
     for name in shown | statistics:
         assert not imports_of(SOURCE / f"{name}.py") & training, name
     for name in statistics:

@@ -88,16 +88,16 @@ def test_another_recipe_under_the_same_name_is_refused(toy_study: Path, tmp_path
 def test_one_failed_run_is_recorded_and_the_rest_go_on(
     toy_study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import oodles.runner
+    from oodles import runner
 
-    real = oodles.runner.fine_tune
+    real = runner.fine_tune
 
     def breaks_for_seed_0(model, tokenizer, shots, recipe, seed, callbacks):  # type: ignore[no-untyped-def]
         if seed == 0:
             raise RuntimeError("out of luck\nsecond line")
         real(model, tokenizer, shots, recipe, seed, callbacks)
 
-    monkeypatch.setattr(oodles.runner, "fine_tune", breaks_for_seed_0)
+    monkeypatch.setattr(runner, "fine_tune", breaks_for_seed_0)
     outcome = run(load_study(toy_study), tmp_path / "out")
     assert outcome.failed == (("tiny-llama-untrained_home_0_8", "RuntimeError: out of luck"),)
     assert outcome.done == ("tiny-llama-untrained_home_1_8",)
@@ -105,8 +105,27 @@ def test_one_failed_run_is_recorded_and_the_rest_go_on(
     assert folder.status == "failed"
     assert "Traceback" in folder.log.read_text()
     monkeypatch.undo()
+    shown = json.loads(oodles("status", tmp_path / "out", "--json").stdout)
+    assert [(r["status"], r["reason"]) for r in shown] == [("failed", "RuntimeError: out of luck"), ("done", "")]
     assert run(load_study(toy_study), tmp_path / "out").done == (folder.name,)  # tried again, and done
     assert folder.status == "done"
+
+
+def test_what_is_not_finished_is_said(toy_study: Path, tmp_path: Path) -> None:
+    root = tmp_path / "out"
+    run(load_study(toy_study), root)
+    folders = run_folders(root)
+    folders[0].done.unlink()
+    folders[1].path.rename(tmp_path / "elsewhere")
+    shown = json.loads(oodles("status", root, "--json").stdout)
+    assert [r["status"] for r in shown] == ["started", "missing"]
+    done = oodles("report", root)
+    assert "is not finished (started)" in done.stderr
+    assert "is not finished (started)" in (root / "report.html").read_text()
+
+
+def test_a_study_by_name_or_path(toy_study: Path, tmp_path: Path) -> None:
+    assert len(run(toy_study, tmp_path / "out").done) == 2
 
 
 def test_a_killed_study_goes_on_and_gives_the_same_table(toy_study: Path, tmp_path: Path) -> None:

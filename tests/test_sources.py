@@ -105,3 +105,24 @@ def test_set_hash_sees_content() -> None:
     examples = load_examples(suite, suite.test_sets["daily"])
     assert set_hash(examples) == set_hash(list(examples))
     assert set_hash(examples) != set_hash(examples[1:])
+
+
+def test_quotation_marks_in_tab_separated_files_are_text(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text(
+        'idx\ts1\ts2\tgold\tkind\n1\t"Hi he said\tx\t0\tu\n2\tB.\ty\t2\tv\n3\t"Ho\tz\t0\tu\n'
+    )
+    examples = load_examples(suite_in(tmp_path), with_(DATA, source=Source(file="t.tsv")))
+    assert [e.fields["premise"] for e in examples] == ['"Hi he said', "B.", '"Ho']
+
+
+def test_nothing_in_a_cell_is_an_error_that_names_the_row(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"premise": "A.", "label": 0}\n{"premise": null, "label": 0}\n')
+    data = DataSet(name="t", source=Source(file="t.jsonl"), labels={"0": 0})
+    with pytest.raises(DataError, match="s/t: row 1: column 'premise' holds nothing"):
+        load_examples(suite_in(tmp_path), data)
+    (tmp_path / "t.jsonl").write_text('{"premise": "A.", "label": 0}\n{"premise": "B.", "label": null}\n')
+    with pytest.raises(DataError, match="s/t: row 1: column 'label' holds nothing"):
+        load_examples(suite_in(tmp_path), data)
+    (tmp_path / "t.jsonl").write_text('{"premise": "A.", "label": 0}\n{"premise": \n')
+    with pytest.raises(DataError, match=r"t\.jsonl line 2: not JSON"):
+        load_examples(suite_in(tmp_path), data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from oodles.correlate import partial_correlations
@@ -58,3 +59,20 @@ def test_tables_without_groups_and_several_groups():
 def test_without_pooled_the_first_way_is_summarised(within):
     (verdict,) = verdicts(partial_correlations(simulated(runs=9, rho=0.9), within=within))
     assert verdict.sentence.startswith("Yes")
+
+
+def test_a_relation_within_runs_is_not_passed_over() -> None:
+    """Levels of runs hide it when pooled: the verdict gives both counts, so it cannot contradict the table."""
+    draw = np.random.default_rng(0)
+    rows = []
+    for run in range(8):
+        levels = draw.normal(0, 0.05, 2)
+        for step in range(12):
+            z, shared = 0.5 + 0.03 * step, draw.normal(0, 0.02)
+            for name, value in (("in", z), ("a", z + levels[0] + shared), ("b", z + levels[1] + shared)):
+                rows.append((f"r{run}", step, name, value + draw.normal(0, 0.002)))
+    table = pd.DataFrame(rows, columns=["run", "step", "test_set", "value"])
+    result = partial_correlations(table, in_domain="in", method="linear")
+    inside = result.table[result.table["within"] == "run"].iloc[0]
+    assert inside["p_holm"] < 0.05
+    assert "within runs, each run's own level taken out, 1 rise together" in verdicts(result)[0].sentence

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -241,7 +242,7 @@ def _heatmap(pairs: pd.DataFrame, within: str) -> Table:
         grid.add_column(str(number), justify="center", width=6)
     for i, name in enumerate(names):
         cells = [_cell(found.get((names[j], name), found.get((name, names[j])))) for j in range(min(i, len(names) - 1))]
-        grid.add_row(Text(f"{name} {i + 1} ", no_wrap=True, overflow="ellipsis"), *cells)
+        grid.add_row(Text(f"{name} {i + 1}  ", no_wrap=True, overflow="ellipsis"), *cells)
     return grid
 
 
@@ -273,7 +274,7 @@ def _pair_cells(row: Mapping[Any, Any], common: set[str]) -> list[str]:
     if row["corrected_by"] == "range":
         corrected = f"{_number(row['r_corrected_low'])}..{_number(row['r_corrected_high'])}"
     return [
-        f"{row['a']} ~ {row['b']}",
+        escape(f"{row['a']} ~ {row['b']}"),
         str(row["within"]),
         _number(row["r"]),
         f"{_number(row['low'])} to {_number(row['high'])}",

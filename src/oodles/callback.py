@@ -17,7 +17,7 @@ from typing import Any
 
 from oodles.config import build
 from oodles.environment import environment
-from oodles.errors import MissingExtraError, ModelError, StoreError
+from oodles.errors import ConfigError, MissingExtraError, ModelError, StoreError
 from oodles.patterns import render
 from oodles.records import Evaluation, Pattern, PromptSet, Suite, role_of
 from oodles.schedule import schedule
@@ -26,6 +26,7 @@ from oodles.sources import load_examples
 from oodles.store import (
     STORE_SCHEMA,
     RunFolder,
+    check_folder,
     claim_folder,
     commit,
     copy_score,
@@ -40,6 +41,9 @@ try:
     from transformers import TrainerCallback
 except ImportError:
     raise MissingExtraError("OODCallback", "train") from None
+
+
+CALLBACKS = "callbacks"  # the study that a folder of callback runs belongs to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +84,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
     out : folder of the study; the run goes to ``<out>/runs/<run>``.
     steps : "log", "linear" or a list; step 0 and the last are always added.
     pattern, test_sets, limit, limit_in_domain, batch_tokens, keep_adapters : as in a study's TOML.
-    model, train_set, shots, seed : what the long table should say of the run.
+    model, shots, seed : what the long table should say of the run.
     tokenizer : if the Trainer has no ``processing_class``.
     """
 
@@ -113,21 +117,30 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         self._baseline = baseline
         self._step_work = step_work
         self._about = {"model": {"label": model}, "shots": shots, "seed": seed}
-        self._folder = run if isinstance(run, RunFolder) else self._begin(run, Path(out))
+        self._out = None if isinstance(run, RunFolder) else Path(out)  # somebody else's training: we make the folder
+        self._folder = run if isinstance(run, RunFolder) else self._reserve(run, Path(out))
         self._plans: dict[str, Plan] = {}
         self._schedule: tuple[int, ...] = ()
         self._loss = float("nan")
 
-    def _begin(self, run: str, out: Path) -> RunFolder:
-        """A run folder for somebody else's training."""
+    def _reserve(self, run: str, out: Path) -> RunFolder:
+        """The run's folder, if it is free; nothing is written before training begins."""
+        if not run or not all(c.isalnum() or c in "-_.," for c in run) or run.startswith("."):
+            raise ConfigError(f"OODCallback: run is '{run}', expected letters, digits, - _ . and , only")
+        check_folder(out, CALLBACKS, self._suite.name)
         folder = RunFolder(out / "runs" / run)
-        if folder.path.exists():
+        if read_scores(folder) or folder.status == "done":
             raise StoreError(f"{folder.path}: a run of this name is there; choose another run name or remove it")
-        claim_folder(out, out.resolve().name, self._suite.name)
+        return folder
+
+    def _begin(self, out: Path) -> None:
+        """A run folder for somebody else's training."""
+        folder = self._folder
+        claim_folder(out, CALLBACKS, self._suite.name)
         spec = {
             "schema": STORE_SCHEMA,
             "run_id": None,  # somebody else's training: what decided it is not known here
-            "name": run,
+            "name": folder.name,
             "suite": self._suite.name,
             "train_set": self._in_domain,
             "pattern": {"name": self._pattern.name, "text": self._pattern.text, "answers": self._pattern.answers},
@@ -136,7 +149,6 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         }
         write_json(folder.env, environment())
         write_json(folder.spec, spec)
-        return folder
 
     # what transformers calls
 
@@ -145,6 +157,8 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         model, tokenizer = kwargs["model"], self._tokenizer or kwargs.get("processing_class")
         if tokenizer is None:
             raise ModelError("OODCallback: the Trainer has no processing_class; pass tokenizer=... to the callback")
+        if self._out is not None:
+            self._begin(self._out)
         evaluation = self._evaluation
         self._schedule = schedule(evaluation.steps, state.max_steps, evaluation.points)
         for prompts in self._sets:

@@ -83,6 +83,11 @@ def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 160).print(table)
 
 
+def _wide_console() -> Console:
+    """As wide as the terminal; wide enough for whole lines where there is none."""
+    return Console(width=None if sys.stdout.isatty() else 120)
+
+
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -134,7 +139,7 @@ def _finish(root: Path, analysis: Any, table: Any, runs: list[dict[str, Any]], a
         ]
         _print_json({"out": str(root), "report": str(report_path), "verdicts": verdicts})
         return
-    render_terminal(analysis, Console())
+    render_terminal(analysis, _wide_console())
     print(f"\nReport: {report_path}")
 
 
@@ -257,11 +262,14 @@ def run(
     from oodles.config import load_study
     from oodles.describe import describe_status
     from oodles.grid import expand
+    from oodles.store import check_folder
 
     loaded = load_study(study, override or ())
     root = out or Path(loaded.out)
     if dry_run:
-        rows = describe_status(root, expand(loaded))
+        grid = expand(loaded)
+        check_folder(root, loaded.name, grid.suite.name)
+        rows = describe_status(root, grid)
         if as_json:
             _print_json(rows)
         else:
@@ -287,7 +295,7 @@ def _run(study: Any, root: Path, *, as_json: bool, quiet: bool = False) -> None:
         _print_json({"out": str(root), "done": outcome.done, "skipped": outcome.skipped, "failed": failed})
     elif not quiet:
         counts = f"{len(outcome.done)} run, {len(outcome.skipped)} finished before, {len(outcome.failed)} failed"
-        print(f"{counts}; next: oodles report {root}")
+        print(f"{counts}; next: oodles {'status' if outcome.failed else 'report'} {root}")
     for name, reason in outcome.failed:
         _say(f"failed: {name}: {reason}; see {root}/runs/{name}/log.txt")
     if outcome.failed:
@@ -367,7 +375,7 @@ def analyse(
     if as_json:
         _print_json(json.loads(analysis.result.table.to_json(orient="records")))
     else:
-        render_terminal(analysis, Console())
+        render_terminal(analysis, _wide_console())
 
 
 app.command("analyze", hidden=True)(analyse)
@@ -383,10 +391,16 @@ def _analyse_path(path: Path, **options: Any) -> tuple[Any, Any, list[dict[str, 
 
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items() if v is not None}
     if (path / "study.json").is_file():
-        table = read_runs(path)
-        return analyse_table(table, read_records(path), **given), table, describe_runs(path)
+        table, runs = read_runs(path), describe_runs(path)
+        for run in runs:
+            if run["status"] != "done":
+                _say(f"note: run {run['name']} is not finished ({run['status']}); its scores so far are analysed")
+        return analyse_table(table, read_records(path), **given), table, runs
     if (path / "results.json").is_file():
         analysis = read_results(path)
+        if given:  # computed anew from the scores that lie with the results; the per-example records do not
+            _say("note: analysed anew from the results' table, without per-example records")
+            analysis = analyse_table(analysis.long_table, None, **given)
         return analysis, analysis.long_table, []
     table = read_table(path)
     return analyse_table(table, None, **given), table, []

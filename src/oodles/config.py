@@ -107,7 +107,9 @@ def find_study(source: str | Path) -> Path:
     if path.suffix == "" and str(source) in shipped_studies():
         return Path(str(resources.files("oodles") / "studies" / f"{source}.toml"))
     if path.suffix == ".toml" or len(path.parts) > 1:
-        raise ConfigError(f"{source}: no such file; give the path of a study TOML or a name: {shipped_studies()}")
+        raise ConfigError(
+            f"{source}: no such file; give the path of a study TOML or a shipped study: {', '.join(shipped_studies())}"
+        )
     raise ConfigError(f"{source}: no such study file or shipped study; {nearest(str(source), shipped_studies())}")
 
 
@@ -126,7 +128,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 def check_schema(raw: Mapping[str, Any], expected: int, where: str) -> None:
     if raw.get("schema") != expected:
         found = raw.get("schema", "none")
-        raise ConfigError(f"{where}: schema is {found}, expected {expected}; add 'schema = {expected}' at the top")
+        raise ConfigError(f"{where}: schema is {found}, expected {expected}; write 'schema = {expected}' at the top")
 
 
 def build(cls: type[T], raw: Mapping[str, Any], where: str) -> T:
@@ -164,8 +166,7 @@ def _value(hint: Any, value: Any, where: str, key: str) -> Any:
     if origin is Literal:
         if value not in args:
             known = ", ".join(str(a) for a in args)
-            hint_text = nearest(value, args) if isinstance(value, str) and all(isinstance(a, str) for a in args) else ""
-            raise ConfigError(f"{where}: {key} is {value!r}, expected one of {known}; {hint_text}".rstrip("; "))
+            raise ConfigError(f"{where}: {key} is {value!r}, expected one of {known}")
         return value
     if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
         return build(typing.cast(type, hint), value, where)

@@ -74,7 +74,11 @@ def describe_grid(grid: Grid) -> dict[str, Any]:
 
 def describe_status(root: Path, grid: Grid | None = None) -> list[dict[str, Any]]:
     """Status of each run of a folder, or of each run a study asks for."""
-    folders = run_folders(root) if grid is None else [RunFolder(root / "runs" / j.spec.name) for j in grid.jobs]
+    if grid is None:
+        names = [f.name for f in run_folders(root)]
+        planned = [n for n in read_json(root / "study.json").get("runs", []) if n not in names]
+        return [_describe_folder(RunFolder(root / "runs" / name)) for name in [*names, *planned]]
+    folders = [RunFolder(root / "runs" / j.spec.name) for j in grid.jobs]
     return [_describe_folder(folder) for folder in folders]
 
 
@@ -99,6 +103,7 @@ def _describe_run(folder: RunFolder) -> dict[str, Any]:
     spec, env = read_json(folder.spec), read_json(folder.env)
     evaluation = spec.get("evaluation", {})
     sampled = evaluation.get("limit_in_domain")
+    unfinished = [] if folder.status == "done" else [f"run {folder.name} is not finished ({folder.status})"]
     caveats = (
         [f"the in-domain set is a sample of {sampled}: noise in it biases partial correlations upward"]
         if sampled
@@ -121,5 +126,5 @@ def _describe_run(folder: RunFolder) -> dict[str, Any]:
         "versions": {"oodles": env["oodles"], "python": env["python"], **env.get("packages", {})},
         "device": env.get("device"),
         "threads": env.get("threads"),
-        "caveats": caveats,
+        "caveats": [*unfinished, *caveats],
     }

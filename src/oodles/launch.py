@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from oodles.config import load_study
 from oodles.errors import ConfigError, OodlesError, StoreError
 from oodles.grid import Grid, Job, expand, schedule_of
 from oodles.models import model_path, require_training
 from oodles.progress import Progress
 from oodles.records import Study
-from oodles.store import RunFolder, check_folder, check_same_run, claim_folder, locked, log_line, write_json
+from oodles.store import RunFolder, check_folder, check_same_run, claim_folder, locked, log_line, plan_runs, write_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,17 +26,18 @@ class Outcome:
     failed: tuple[tuple[str, str], ...]  # name and reason
 
 
-def run(study: Study, out: str | Path | None = None, *, where: str = "here") -> Outcome:
+def run(study: Study | str | Path, out: str | Path | None = None, *, where: str = "here") -> Outcome:
     """Run what is missing of a study; finished runs are skipped, one failure does not stop the rest.
 
     Parameters
     ----------
-    study : from `load_study`.
+    study : from `load_study`, or what it takes: a TOML file or the name of a shipped study.
     out : folder of the study; the study's own `out` if not given.
     where : "here".
     """
     if where != "here":
         raise ConfigError(f"where is '{where}', expected 'here'")
+    study = study if isinstance(study, Study) else load_study(study)
     grid = expand(study)
     root = Path(out if out is not None else study.out)
     require_training("oodles run")
@@ -51,6 +53,7 @@ def _run_missing(grid: Grid, root: Path) -> Outcome:
     folders = [RunFolder(root / "runs" / job.spec.name) for job in grid.jobs]
     for job, folder in zip(grid.jobs, folders, strict=True):
         check_same_run(folder, job.spec)
+    plan_runs(root, [folder.name for folder in folders])
     todo = [(job, folder) for job, folder in zip(grid.jobs, folders, strict=True) if folder.status != "done"]
     done: list[str] = []
     failed: list[tuple[str, str]] = []

@@ -153,7 +153,9 @@ class Recipe:
     epochs: int = 10
     batch_size: int = 16
     learning_rate: float = 1e-3
-    schedule: str = "linear"  # any transformers scheduler name
+    schedule: Literal[
+        "linear", "cosine", "constant", "constant_with_warmup", "polynomial", "inverse_sqrt", "cosine_with_restarts"
+    ] = "linear"  # of the learning rate, by its transformers name
     warmup: float = 0.1  # share of the steps
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0

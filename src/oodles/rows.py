@@ -240,7 +240,8 @@ def mark_disagreement(found: Mapping[str, list[dict[str, Any]]]) -> None:
     inside = {(pair["a"], pair["b"]): pair for pair in found["run"]}
     for pair in found["pooled"]:
         other = inside.get((pair["a"], pair["b"]))
-        if other is not None and pair["r"] * other["r"] < 0:
+        # a correlation that rounds to zero has no sign to speak of
+        if other is not None and pair["r"] * other["r"] < 0 and min(abs(pair["r"]), abs(other["r"])) >= 0.005:
             for one in (pair, other):
                 one["caveats"].append(
                     "pooled and within-run correlations differ in sign: they answer different questions"

@@ -8,11 +8,13 @@ True
 
 from __future__ import annotations
 
+import csv
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from oodles import mini
 from oodles.errors import DataError, MissingExtraError, nearest
@@ -38,7 +40,9 @@ def load_examples(suite: Suite, data: DataSet) -> tuple[Example, ...]:
                 f"{where}: row {number}: label '{label}' has no mapping; mapped: {known}; map it or drop it"
             )
         texts = {name: str(_cell(row, column, where, number)) for name, column in fields.items()} or {
-            name: str(value) for name, value in row.items() if name not in (label_column, id_column, *data.slices)
+            name: str(_cell(row, name, where, number))
+            for name in row
+            if name not in (label_column, id_column, *data.slices)
         }
         slices = {name: str(_cell(row, name, where, number)) for name in data.slices}
         identity = str(row.get(id_column, number))
@@ -53,9 +57,11 @@ def set_hash(examples: Sequence[Example]) -> str:
 
 
 def _cell(row: Mapping[str, Any], column: str, where: str, number: int) -> Any:
-    value = row.get(column)
-    if value is None:
+    if column not in row:
         raise DataError(f"{where}: row {number}: no column '{column}'; {nearest(column, map(str, row))}")
+    value = row[column]
+    if value is None or value != value:
+        raise DataError(f"{where}: row {number}: column '{column}' holds nothing; fill it or remove the row")
     return value
 
 
@@ -102,9 +108,11 @@ def _read_file(path: Path, where: str) -> Rows:
             frame = pd.read_parquet(path)
         elif path.suffix in (".csv", ".tsv"):
             separator = "\t" if path.suffix == ".tsv" else ","
-            frame = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False)
+            # a tab-separated file knows no quotation marks: one that opens a field would swallow the rows after it
+            quoting: Literal[0, 3] = csv.QUOTE_NONE if path.suffix == ".tsv" else csv.QUOTE_MINIMAL
+            frame = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, quoting=quoting)
         elif path.suffix == ".jsonl":
-            frame = pd.read_json(path, lines=True, dtype=False)
+            return _read_json_lines(path, where)
         else:
             raise DataError(f"{where}: {path.name} is not a .parquet, .csv, .tsv or .jsonl file")
     except FileNotFoundError:
@@ -113,6 +121,19 @@ def _read_file(path: Path, where: str) -> Rows:
         reason = str(error).splitlines()[0]
         raise DataError(f"{where}: {path} cannot be read: {reason}") from None
     return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
+
+
+def _read_json_lines(path: Path, where: str) -> Rows:
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            row = json.loads(line) if line.strip() else {}
+        except ValueError as error:
+            raise DataError(f"{where}: {path} line {number}: not JSON ({error})") from None
+        if not isinstance(row, dict):
+            raise DataError(f"{where}: {path} line {number}: expected a JSON object")
+        rows += [row] if row else []
+    return rows
 
 
 def _read_hub(source: Source, where: str) -> Rows:

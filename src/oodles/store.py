@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -168,10 +168,18 @@ def begin_run(folder: RunFolder, spec: RunSpec, draw: Draw, env: Mapping[str, An
     write_json(folder.spec, {"schema": STORE_SCHEMA, "run_id": spec.run_id, **asdict(spec)})
 
 
+def plan_runs(root: Path, names: Sequence[str]) -> None:
+    """Remember which runs the study asks for, so that `status` can name those that are missing."""
+    held = read_json(root / "study.json")
+    known = list(dict.fromkeys([*held.get("runs", []), *names]))
+    if known != held.get("runs"):
+        write_json(root / "study.json", {**held, "runs": known})
+
+
 def check_same_run(folder: RunFolder, spec: RunSpec) -> None:
-    """A run of this name must be this very run."""
+    """A run of this name that has scores must be this very run."""
     held = read_json(folder.spec).get("run_id") if folder.spec.is_file() else spec.run_id
-    if held != spec.run_id:
+    if held != spec.run_id and read_scores(folder):
         raise StoreError(
             f"{folder.path}: holds run {held}, the study asks for {spec.run_id} under the same name (model, data or"
             " recipe changed); choose another --out or remove that run"

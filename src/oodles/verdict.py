@@ -30,7 +30,8 @@ class Verdict:
 def verdicts(result: PartialCorrelations) -> tuple[Verdict, ...]:
     """Answer the question for every group of a result.
 
-    The pooled correlations are summarised where they were asked for, otherwise the first way of pooling.
+    The pooled correlations are summarised where they were asked for, otherwise the first way of pooling. Where the
+    correlations within runs were asked for too, a second sentence gives them: the two can differ.
 
     Parameters
     ----------
@@ -45,16 +46,17 @@ def verdicts(result: PartialCorrelations) -> tuple[Verdict, ...]:
     by = [str(column) for column in _listed(result.settings.get("by"))]
     ways = list(dict.fromkeys(result.table["within"]))
     way = "pooled" if "pooled" in ways else ways[0]
-    rows = result.table[result.table["within"] == way]
-    groups = rows.groupby(by, sort=False) if by else [((), rows)]
-    return tuple(_verdict(dict(zip(by, map(str, names), strict=True)), pairs) for names, pairs in groups)
+    groups = result.table.groupby(by, sort=False) if by else [((), result.table)]
+    return tuple(_verdict(dict(zip(by, map(str, names), strict=True)), pairs, way) for names, pairs in groups)
 
 
 def _listed(by: object) -> list[object]:
     return list(by) if isinstance(by, list | tuple) else []
 
 
-def _verdict(group: Mapping[str, str], pairs: pd.DataFrame) -> Verdict:
+def _verdict(group: Mapping[str, str], found: pd.DataFrame, way: str) -> Verdict:
+    pairs = found[found["within"] == way]
+    inside = found[(found["within"] == "run") & np.isfinite(found["r"].to_numpy(float))]
     n_runs, n_units = int(pairs["n_runs"].max()), int(pairs["n_units"].max())
     descriptive = n_units < DESCRIPTIVE
     r = pairs["r"].to_numpy(float)
@@ -65,7 +67,21 @@ def _verdict(group: Mapping[str, str], pairs: pd.DataFrame) -> Verdict:
         sentence = _described(r[known], n_runs, n_units)
     else:
         sentence = _tested(pairs[known], n_units, n_runs)
+    if way == "pooled" and len(inside) and known.any():
+        sentence += _within_runs(inside, descriptive)
     return Verdict(group=group, n_runs=n_runs, descriptive=descriptive, sentence=sentence)
+
+
+def _within_runs(pairs: pd.DataFrame, descriptive: bool) -> str:
+    """The same counts once each run's own level is taken out as well."""
+    r = pairs["r"].to_numpy(float)
+    clear = np.full(len(r), True) if descriptive else pairs["p_holm"].to_numpy(float) < SIGNIFICANT
+    up, down = int((clear & (r > 0)).sum()), int((clear & (r < 0)).sum())
+    rest = "" if descriptive else f" and {len(r) - up - down} cannot be told from no relation"
+    return (
+        f" That pools all runs; within runs, each run's own level taken out, {up} rise together"
+        f"{' and' if descriptive else ','} {down} move apart{rest}."
+    )
 
 
 def _described(r: np.ndarray[tuple[int], np.dtype[np.float64]], n_runs: int, n_units: int) -> str:
