@@ -238,11 +238,12 @@ def _heatmap(pairs: pd.DataFrame, within: str) -> Table:
         box=None, padding=(0, 0), pad_edge=False, title=f"r, {within}", title_justify="left", title_style="dim"
     )
     grid.add_column(justify="right")
+    grid.add_column(width=1)  # between a row's number and its first value
     for number in range(1, len(names)):
-        grid.add_column(str(number), justify="center", width=6)
+        grid.add_column(str(number), justify="center", width=7)
     for i, name in enumerate(names):
         cells = [_cell(found.get((names[j], name), found.get((name, names[j])))) for j in range(min(i, len(names) - 1))]
-        grid.add_row(Text(f"{name} {i + 1}  ", no_wrap=True, overflow="ellipsis"), *cells)
+        grid.add_row(Text(f"{name} {i + 1}", no_wrap=True, overflow="ellipsis"), "", *cells)
     return grid
 
 
