@@ -19,15 +19,14 @@ test: setup-dev lint   ## lint, types and tests
 	$(BIN)/oodles fetch tiny-llama-untrained
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
-test-long: setup-dev   ## campaigns too long for every day (some hours); their figures go into docs/
+test-long: setup-dev build/oracles   ## campaigns too long for every day (some hours); their figures go into docs/
 	$(BIN)/oodles fetch $(MODEL)
-	$(BIN)/python -m pytest -m long --timeout 7200 $(PYTEST_ARGS)
-	$(BIN)/python -m benchmarks.statistics --long --seed 0 --out build/statistics.json
+	PYTHONPATH=build/oracles $(BIN)/python -m pytest -m long --timeout 7200 $(PYTEST_ARGS)
+	PYTHONPATH=build/oracles $(BIN)/python -m benchmarks.statistics --long --seed 0 --out build/statistics.json
 	$(BIN)/python -m benchmarks.statistics --merge build/statistics.json
 	$(BIN)/python -m benchmarks.statistics --table build/statistics.json --into docs/statistics.md
 
-bench: setup-dev       ## benchmarks, into benchmarks/results.json and docs/performance.md
-	$(PIP) install --quiet --no-deps --upgrade --target build/oracles pygam==0.12.0 progressbar2 python-utils
+bench: setup-dev build/oracles       ## benchmarks, into benchmarks/results.json and docs/performance.md
 	OMP_NUM_THREADS=1 PYTHONPATH=build/oracles $(BIN)/python -m benchmarks
 
 lint: setup-dev        ## ruff and mypy
@@ -44,6 +43,10 @@ setup-dev: $(VENV)/.dev
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "oodles needs Python 3.11 or later; set PYTHON=python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
+
+# what the benchmarks compare with: aside, without its pins, never in the environment itself
+build/oracles: | $(VENV)/.dev
+	$(PIP) install --quiet --no-deps --target $@ pygam==0.12.0 progressbar2 python-utils
 
 # torch first and alone: a package that asks for any torch must find the pinned one there
 $(VENV)/.torch: constraints.txt | $(BIN)/python

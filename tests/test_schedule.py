@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oodles.errors import ConfigError
-from oodles.schedule import schedule
+from oodles.records import Recipe
+from oodles.schedule import schedule, step_count
 
 
 @given(st.sampled_from(["log", "linear"]), st.integers(1, 5000), st.integers(1, 50))
@@ -22,3 +23,8 @@ def test_lists_get_both_ends_and_refuse_what_is_beyond() -> None:
         schedule([3, 9], 8)
     with pytest.raises(ConfigError, match='"weekly"'):
         schedule("weekly", 8)
+
+
+def test_step_count() -> None:
+    assert step_count(64, Recipe(epochs=3, batch_size=16)) == 12
+    assert step_count(10, Recipe(epochs=3, batch_size=4)) == 9

@@ -49,10 +49,8 @@ def test_results_are_merged_under_their_key(tmp_path):
 
 @pytest.mark.long
 @pytest.mark.timeout(4 * 3600)
-def test_long_form_keeps_what_is_promised(request):
+def test_long_form_keeps_what_is_promised():
     """All cells of the long form; goes on from build/statistics.json where that was started before."""
-    if "long" not in request.config.getoption("-m"):
-        pytest.skip("an hour of simulation: make test-long")
     found = simulation.run(True, 0, Path(__file__).parent.parent / "build" / "statistics.json")["cells"]
     broken = []
     for name in simulation.MAIN:
@@ -71,5 +69,5 @@ def test_long_form_keeps_what_is_promised(request):
     assert not broken
     speed = found["speed"]
     assert speed["seconds"] < 10
-    assert speed.get("times_faster_than_pygam", 501) > 500  # where pyGAM is there to compare with
+    assert speed["times_faster_than_pygam"] >= 500  # `make test-long` brings pyGAM
     assert speed["peak_memory_gb"] < 1

@@ -11,7 +11,7 @@ from oodles.errors import ConfigError, ModelError
 from oodles.fetch import tiny_tokenizer
 from oodles.models import attach_lora
 from oodles.records import Lora, Prompt, PromptSet, Recipe
-from oodles.train import collate, fine_tune, head_is_plain, step_count
+from oodles.train import collate, fine_tune, head_is_plain
 from test_scoring import tiny
 
 
@@ -121,8 +121,3 @@ def test_lora_targets_are_found_or_asked_for() -> None:
     assert "query_key_value" in find_targets(tiny("gpt_neox"))
     with pytest.raises(ModelError, match="set \\[lora\\] targets"):
         attach_lora(tiny("llama"), Lora(targets=("qq_proj",)), seed=0)
-
-
-def test_step_count() -> None:
-    assert step_count(64, Recipe(epochs=3, batch_size=16)) == 12
-    assert step_count(10, Recipe(epochs=3, batch_size=4)) == 9

@@ -10,7 +10,7 @@ from oodles.errors import ConfigError
 from oodles.fewshot import draw
 from oodles.models import resolve_model
 from oodles.records import Draw, Example, ModelSpec, Pattern, RunSpec, Study, Suite, role_of
-from oodles.schedule import schedule
+from oodles.schedule import schedule, step_count
 from oodles.sources import load_examples, set_hash
 from oodles.suite import load_suite, pattern_of, select_test_sets, train_set_of
 
@@ -87,8 +87,7 @@ def _job(
 
 def schedule_of(spec: RunSpec) -> tuple[int, ...]:
     """The steps at which a run is evaluated."""
-    last = -(-spec.shots // spec.recipe.batch_size) * spec.recipe.epochs
-    return schedule(spec.evaluation.steps, last, spec.evaluation.points)
+    return schedule(spec.evaluation.steps, step_count(spec.shots, spec.recipe), spec.evaluation.points)
 
 
 def _check_test_sets(suite: Suite, study: Study) -> None:

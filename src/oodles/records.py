@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -274,7 +274,3 @@ class Study:
 def role_of(test_set: str, train_set: str) -> Role:
     """The in-domain test set carries the name of the train set."""
     return "in_domain" if test_set == train_set else "ood"
-
-
-def prompt_texts(prompts: Sequence[Prompt]) -> list[str]:
-    return [p.text for p in prompts]

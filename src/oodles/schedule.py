@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from oodles.errors import ConfigError
+from oodles.records import Recipe
+
+
+def step_count(shots: int, recipe: Recipe) -> int:
+    """Optimiser steps of a run; the last batch of an epoch may be smaller."""
+    return math.ceil(shots / recipe.batch_size) * recipe.epochs
 
 
 def schedule(steps: str | Sequence[int], last: int, points: int = 10) -> tuple[int, ...]:

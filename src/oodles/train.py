@@ -5,7 +5,6 @@ The loss is taken at the answer's positions only, so no (batch, length, vocabula
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Sequence
 from typing import Any
@@ -18,11 +17,6 @@ from transformers.trainer_callback import PrinterCallback
 from oodles.errors import ConfigError, ModelError
 from oodles.records import PromptSet, Recipe
 from oodles.scoring import causal_lm, encode, hidden_states
-
-
-def step_count(shots: int, recipe: Recipe) -> int:
-    """Optimiser steps of a run."""
-    return math.ceil(shots / recipe.batch_size) * recipe.epochs
 
 
 def fine_tune(
