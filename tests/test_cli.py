@@ -38,11 +38,13 @@ def test_check_shows_runs_and_prompts(toy_study: Path) -> None:
     facts = json.loads(oodles("check", toy_study, "--json").stdout)
     assert len(facts["runs"]) == 2
     assert facts["runs"][0]["steps"] == [0, 1, 2, 4]
-    home = facts["sets"][0]
-    assert home["role"] == "in_domain"
-    assert len(home["prompts"]) == 2
-    assert home["prompts"][0]["text"] == "A home person number 0 sits down today. Question: Somebody e sits. Yes or No?"
-    assert home["prompts"][0]["answer"] == " Yes"
+    home = next(s for s in facts["sets"] if (s["set"], s["kind"]) == ("home", "test"))
+    shown = home["rendered"]["question"]["tiny-llama-untrained"]["shown"]
+    assert len(shown) == 2
+    assert shown[0]["text"] == "A home person number 0 sits down today. Question: Somebody e sits. Yes or No?"
+    assert shown[0]["answer"] == " Yes"
+    assert shown[0]["answer_tokens"] == ["ĠYes"]
+    assert shown[0]["tokens"][-1] == "?"
     assert "Yes or No?" in oodles("check", toy_study).stdout
 
 
@@ -91,7 +93,7 @@ def test_data_errors_name_the_place(toy_study: Path, toy_suite: Path) -> None:
     toy_suite.write_text(toy_suite.read_text().replace('drop = ["n"]', "drop = []"))
     done = oodles("check", toy_study)
     assert done.returncode == 2
-    assert "toy/home: row 2: label 'n' has no mapping; mapped: e, c; map it or drop it" in done.stderr
+    assert "home_train.csv row 3: label 'n' has no mapping (13 rows have it); mapped: e, c" in done.stderr
 
 
 def test_unknown_verbs_and_flags_exit_2() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 
-from oodles import scoring
+from oodles import scoring, tokens
 from oodles.errors import DataError, ModelError
 from oodles.fetch import tiny_tokenizer
 from oodles.patterns import render, sample
@@ -160,7 +160,7 @@ def test_bad_input(tokenizer: Any) -> None:
         scoring.score(model, tokenizer, [], [" Yes", " No"])
     with pytest.raises(DataError, match="answers are missing"):
         scoring.score(model, tokenizer, ["x"])
-    with pytest.raises(DataError, match=r"prompt 0 has \d+ tokens, the model takes 256"):
+    with pytest.raises(DataError, match=r"prompt 0 has \d+ tokens, the limit leaves 256"):
         scoring.score(model, tokenizer, ["word " * 400], [" Yes", " No"])
     with pytest.raises(ModelError, match="changes the prompt's tokens"):
         scoring.score(model, tokenizer, ["It is raining. Y"], ["es", " No"])
@@ -177,7 +177,7 @@ def test_the_embedded_model_splits_digits_and_has_one_token_answers(smollm2_toke
     assert smollm2_tokenizer(" Yes")["input_ids"] == [9230]
     assert smollm2_tokenizer(" No")["input_ids"] == [2838]
     assert len(smollm2_tokenizer("1234")["input_ids"]) == 4
-    assert scoring.start_tokens(smollm2_tokenizer) == []
+    assert tokens.start_tokens(smollm2_tokenizer) == []
 
 
 def test_start_tokens_leave_out_what_comes_after(tokenizer: Any) -> None:
@@ -185,7 +185,7 @@ def test_start_tokens_leave_out_what_comes_after(tokenizer: Any) -> None:
         def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
             return {"input_ids": [1, 7, 2] if add_special_tokens else [7]}
 
-    assert scoring.start_tokens(Adds()) == [1]
+    assert tokens.start_tokens(Adds()) == [1]
 
 
 def test_read_out_is_at_the_last_token_of_each_prompt() -> None:

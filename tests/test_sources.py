@@ -57,13 +57,16 @@ def test_a_hub_folder_is_read_through_datasets(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     examples = load_examples(suite_in(tmp_path), with_(DATA, source=source))
     assert [e.id for e in examples] == ["5", "7"]
-    with pytest.raises(DataError, match="cannot be loaded"):
+    with pytest.raises(DataError, match=r"none.*Couldn't find any data file"):
         load_examples(suite_in(tmp_path), with_(DATA, source=Source(hub=str(tmp_path / "none"), split="test")))
 
 
 def test_labels_without_mapping_name_the_row(tmp_path: Path) -> None:
     ROWS.to_parquet(tmp_path / "t.parquet")
-    with pytest.raises(DataError, match=r"s/t: row 1: label '1' has no mapping; mapped: 0, 2; map it or drop it"):
+    with pytest.raises(
+        DataError,
+        match=r"s/t: .*t\.parquet row 2: label '1' has no mapping \(1 rows have it\); mapped: 0, 2; map it or drop it",
+    ):
         load_examples(suite_in(tmp_path), with_(DATA, drop=()))
 
 
@@ -72,10 +75,9 @@ def test_labels_without_mapping_name_the_row(tmp_path: Path) -> None:
     [
         ({"source": Source(file="none.parquet")}, r"no such file"),
         ({"source": Source(file="t.txt")}, r"not a .parquet, .csv, .tsv or .jsonl"),
-        ({"columns": {"premise": "s3", "label": "gold"}}, r"row 0: no column 's3'; known: gold, idx"),
+        ({"columns": {"premise": "s3", "label": "gold"}}, r"t\.parquet: no column 's3'; known: gold, idx"),
         ({"columns": {"premise": "s1"}}, r"no column 'label'"),
         ({"drop": ("0", "1", "2"), "labels": {}}, r"no example is left"),
-        ({"expect": {"0": 2}}, r"1 rows labelled '0', expected 2"),
         ({"columns": {**DATA.columns, "id": "kind"}}, r"id 'u' occurs more than once"),
         ({"source": Source(generator="maxi")}, r"no generator 'maxi'"),
         ({"source": Source(generator="mini")}, r"s/t: "),
@@ -118,10 +120,10 @@ def test_quotation_marks_in_tab_separated_files_are_text(tmp_path: Path) -> None
 def test_nothing_in_a_cell_is_an_error_that_names_the_row(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text('{"premise": "A.", "label": 0}\n{"premise": null, "label": 0}\n')
     data = DataSet(name="t", source=Source(file="t.jsonl"), labels={"0": 0})
-    with pytest.raises(DataError, match="s/t: row 1: column 'premise' holds nothing"):
+    with pytest.raises(DataError, match=r"s/t: .*t\.jsonl row 2: column 'premise' holds nothing"):
         load_examples(suite_in(tmp_path), data)
     (tmp_path / "t.jsonl").write_text('{"premise": "A.", "label": 0}\n{"premise": "B.", "label": null}\n')
-    with pytest.raises(DataError, match="s/t: row 1: column 'label' holds nothing"):
+    with pytest.raises(DataError, match=r"s/t: .*t\.jsonl row 2: column 'label' holds nothing"):
         load_examples(suite_in(tmp_path), data)
     (tmp_path / "t.jsonl").write_text('{"premise": "A.", "label": 0}\n{"premise": \n')
     with pytest.raises(DataError, match=r"t\.jsonl line 2: not JSON"):

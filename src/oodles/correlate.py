@@ -165,14 +165,13 @@ def partial_correlations(
         for way, kind in ways.items()
     ]
     items = Records.read(records) if isinstance(records, pd.DataFrame) else records
-    slices = cautions.slice_parents(checked)
     beware = cautions.Cautions.read(checked, metric=metric, chance=chance)
     rows, caveats = _Rows(), [*said, *by_said, *beware.caveats]
     for series in group_series(checked, by=by, unit=unit, metric=metric):
         seeds = cautions.shared_seeds(series, checked, unit)
         caveats += [seeds] if seeds else []
-        caveats += _add_group(rows, series, recipes, items, slices if not shared_examples else {}, beware)
-    caveats += _slice_caveat(slices, shared_examples)
+        caveats += _add_group(rows, series, recipes, items, beware.shared if not shared_examples else {}, beware)
+    caveats += _slice_caveat(beware.shared, shared_examples)
     settings: dict[str, object] = {
         "by": list(by),
         "unit": unit,
@@ -239,11 +238,13 @@ def _check_range(table: pd.DataFrame, metric: str, method: str) -> None:
         )
 
 
-def _slice_caveat(slices: Mapping[str, str], shared: bool) -> list[str]:
-    if not slices or shared:
+def _slice_caveat(shared: Mapping[str, set[str]], asked_for: bool) -> list[str]:
+    pairs = sorted((max(a, b), min(a, b)) for a, others in shared.items() for b in others if a < b and b in shared)
+    if not pairs or asked_for:
         return []
-    listed = ", ".join(f"{child} with {parent}" for child, parent in sorted(slices.items())[:4])
-    return [f"not correlated because they share examples: {listed}"]
+    listed = ", ".join(f"{child} with {parent}" for child, parent in pairs[:4])
+    more = f" and {len(pairs) - 4} more pairs" if len(pairs) > 4 else ""
+    return [f"not correlated because they share examples: {listed}{more}"]
 
 
 def _add_group(
@@ -251,7 +252,7 @@ def _add_group(
     series: Series,
     recipes: Sequence[Recipe],
     items: Examples | None,
-    slices: Mapping[str, str],
+    slices: Mapping[str, set[str]],
     beware: cautions.Cautions,
 ) -> list[str]:
     """Estimate one group in every way asked for; returns what concerns the group as a whole."""
@@ -281,7 +282,7 @@ def _add_estimates(
     usable: Any,
     recipe: Recipe,
     items: Examples | None,
-    slices: Mapping[str, str],
+    slices: Mapping[str, set[str]],
     beware: cautions.Cautions,
 ) -> list[dict[str, Any]]:
     """One way of pooling: the pairs are returned, fits and residuals are added."""
@@ -309,7 +310,7 @@ def _add_estimates(
 
 
 def _pair_with_gaps(
-    used: Series, both: Any, i: int, j: int, job: Job, slices: Mapping[str, str]
+    used: Series, both: Any, i: int, j: int, job: Job, slices: Mapping[str, set[str]]
 ) -> list[dict[str, Any]]:
     """A pair of sets that were not both scored at every point: only the points they share."""
     names = (used.test_sets[i], used.test_sets[j])

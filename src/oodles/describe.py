@@ -6,12 +6,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from oodles.fetch import EMBEDDED, is_fetched
 from oodles.grid import Grid, schedule_of
-from oodles.patterns import render
-from oodles.records import DataSet, Suite, role_of
-from oodles.sources import load_examples
+from oodles.records import DataSet, Suite
+from oodles.slices import resolve_slice, slice_columns, slice_names
+from oodles.sources import load_examples, load_origin, locate
 from oodles.store import RunFolder, read_json, read_scores, run_folders
-from oodles.suite import select_test_sets
+from oodles.suite import list_suites, load_suite, pattern_for, pattern_of
 
 
 def describe_suite(suite: Suite, *, baseline: bool = False) -> list[dict[str, Any]]:
@@ -23,53 +24,58 @@ def describe_suite(suite: Suite, *, baseline: bool = False) -> list[dict[str, An
 def _describe_set(suite: Suite, kind: str, data: DataSet, baseline: bool) -> dict[str, Any]:
     examples = load_examples(suite, data)
     counts = Counter(e.label for e in examples)
+    gold = Counter(e.answer for e in examples)
     facts = {
         "set": data.name,
         "kind": kind,
         "examples": len(examples),
         "labels": ", ".join(f"{label} {count}" for label, count in sorted(counts.items())),
         "dropped": ", ".join(data.drop) or "none",
+        "chance": max(gold.values()) / len(examples),
         "description": data.description,
         "tags": list(data.tags),
+        "caveats": list(data.caveats),
         "licence": data.licence,
+        "citation": data.citation,
+        "origin": load_origin(suite, data).origin,
     }
     if baseline:
-        from oodles.baseline import hypothesis_baseline  # loads scipy
+        from oodles.checks import check_hypothesis_only  # loads scipy
+        from oodles.patterns import shared_field
 
-        rows = [{**e.fields, "label": e.label} for e in examples]
-        facts["baseline"] = hypothesis_baseline(rows)
+        used = pattern_for(suite, data, pattern_of(suite, ""))
+        facts["baseline"] = check_hypothesis_only(data, examples, shared_field(used, examples))[0]
     return facts
 
 
+def describe_slices(suite: Suite) -> list[dict[str, Any]]:
+    """Every slice of every test set by one column, with its size."""
+    rows = []
+    for data in suite.test_sets.values():
+        columns = slice_columns(load_examples(suite, data))
+        for name, n in slice_names(data.name, columns).items():
+            rows.append({"slice": name, "column": next(iter(resolve_slice(name, columns).values)), "n": n})
+    return rows
+
+
+def describe_fetchable() -> list[dict[str, Any]]:
+    """Models and suites that `oodles fetch` brings, and whether they are here."""
+    rows = [
+        {"name": m.label, "kind": "model", "fetched": is_fetched(m.label), "about": m.about} for m in EMBEDDED.values()
+    ]
+    for suite in map(load_suite, list_suites()):
+        sets = [d for d in (*suite.train_sets.values(), *suite.test_sets.values()) if d.source.hub is not None]
+        here = sum(locate(suite, data) is not None for data in sets)
+        about = f"{suite.description} {here} of {len(sets)} splits are here"
+        if sets:
+            rows.append({"name": suite.name, "kind": "suite", "fetched": here == len(sets), "about": about})
+    return rows
+
+
 def describe_grid(grid: Grid) -> dict[str, Any]:
-    """What a study would run, with two rendered prompts per test set."""
-    first = grid.jobs[0].spec
-    sets = []
-    for data in select_test_sets(grid.suite, first.evaluation.test_sets):
-        examples = load_examples(grid.suite, data)
-        role = role_of(data.name, first.train_set)
-        limit = first.evaluation.limit_in_domain if role == "in_domain" else first.evaluation.limit
-        prompts = render(first.pattern, examples, data.name, limit)
-        gold = Counter(prompts.answers[p.gold] for p in prompts.prompts)
-        sets.append(
-            {
-                "test_set": data.name,
-                "role": role,
-                "n": len(prompts),
-                "of": len(examples),
-                "gold": {a: gold[a] / len(prompts) for a in prompts.answers},
-                "hash": prompts.hash,
-                "prompts": [{"text": p.text, "answer": prompts.answers[p.gold]} for p in prompts.prompts[:2]],
-            }
-        )
+    """What a study would run."""
     runs = [{"run": j.spec.name, "run_id": j.spec.run_id, "steps": schedule_of(j.spec)} for j in grid.jobs]
-    return {
-        "study": grid.study.name,
-        "suite": grid.suite.name,
-        "runs": runs,
-        "caveats": list(grid.caveats),
-        "sets": sets,
-    }
+    return {"study": grid.study.name, "suite": grid.suite.name, "runs": runs, "caveats": list(grid.caveats)}
 
 
 def describe_status(root: Path, grid: Grid | None = None) -> list[dict[str, Any]]:
@@ -104,6 +110,9 @@ def _describe_run(folder: RunFolder) -> dict[str, Any]:
     evaluation = spec.get("evaluation", {})
     sampled = evaluation.get("limit_in_domain")
     unfinished = [] if folder.status == "done" else [f"run {folder.name} is not finished ({folder.status})"]
+    scores = read_scores(folder)
+    shortened = {line["test_set"]: line for line in scores if line.get("shortened")}
+    cut = [f"{name}: {x['shortened']} of {x['n']} prompts were shortened to fit" for name, x in shortened.items()]
     caveats = (
         [f"the in-domain set is a sample of {sampled}: noise in it biases partial correlations upward"]
         if sampled
@@ -120,11 +129,11 @@ def _describe_run(folder: RunFolder) -> dict[str, Any]:
         "answers": list(spec["pattern"]["answers"]),
         "recipe": {**spec.get("recipe", {}), **{f"lora {k}": v for k, v in spec.get("lora", {}).items()}},
         "evaluation": evaluation,
-        "steps": sorted({line["step"] for line in read_scores(folder)}),
+        "steps": sorted({line["step"] for line in scores}),
         "status": folder.status,
         "draw_hash": spec.get("draw_hash"),
         "versions": {"oodles": env["oodles"], "python": env["python"], **env.get("packages", {})},
         "device": env.get("device"),
         "threads": env.get("threads"),
-        "caveats": [*unfinished, *caveats],
+        "caveats": [*unfinished, *caveats, *cut],
     }

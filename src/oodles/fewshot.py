@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from oodles.errors import ConfigError
 from oodles.records import Draw, Example
 
 
-def draw(examples: Sequence[Example], train_set: str, shots: int, data_seed: int) -> Draw:
+def draw(examples: Sequence[Example], train_set: str, shots: int, data_seed: int, *, nested: bool = False) -> Draw:
     """`shots` examples in all, the same number of each label.
 
-    Draws of different sizes are independent: 32 shots are not the first half of 64.
+    Draws of different sizes are independent: 32 shots are not the first half of 64. With `nested`, the larger draw
+    contains the smaller.
 
     Examples
     --------
@@ -36,7 +37,20 @@ def draw(examples: Sequence[Example], train_set: str, shots: int, data_seed: int
             f"shots is {shots}, {each} per label, but train set '{train_set}' has only"
             f" {len(by_label[smallest])} examples labelled '{smallest}'; lower shots"
         )
-    rng = random.Random(f"oodles draw {train_set} {shots} {data_seed}")
-    chosen = [example for label in labels for example in rng.sample(by_label[label], each)]
-    rng.shuffle(chosen)
+    if nested:
+        chosen = _first_of_each(by_label, each, f"oodles draw {train_set} nested {data_seed}")
+    else:
+        rng = random.Random(f"oodles draw {train_set} {shots} {data_seed}")
+        chosen = [example for label in labels for example in rng.sample(by_label[label], each)]
+        rng.shuffle(chosen)
     return Draw(train_set=train_set, shots=shots, data_seed=data_seed, examples=tuple(chosen))
+
+
+def _first_of_each(by_label: Mapping[str, list[Example]], each: int, key: str) -> list[Example]:
+    """The first examples of every label in one shuffled order that no size changes."""
+    queues = []
+    for label in sorted(by_label):
+        queue = list(by_label[label])
+        random.Random(f"{key} {label}").shuffle(queue)
+        queues.append(queue[:each])
+    return [example for rank in zip(*queues, strict=True) for example in rank]

@@ -11,8 +11,9 @@ from oodles.fewshot import draw
 from oodles.models import resolve_model
 from oodles.records import Draw, Example, ModelSpec, Pattern, RunSpec, Study, Suite, role_of
 from oodles.schedule import schedule, step_count
+from oodles.slices import is_slice, resolve_slice, slice_columns
 from oodles.sources import load_examples, set_hash
-from oodles.suite import load_suite, pattern_of, select_test_sets, train_set_of
+from oodles.suite import check_pattern, load_suite, pattern_for, pattern_of, select_test_sets, train_set_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +36,17 @@ class Grid:
 
 def expand(study: Study) -> Grid:
     """All runs of a study, in a fixed order. Reads the train sets, loads no model."""
-    suite = load_suite(study.suite, study.folder)
+    suite = load_suite(study.suite, study.folder, study.data)
     patterns = [pattern_of(suite, name) for name in study.patterns or ("",)]
+    for pattern in suite.patterns.values():
+        check_pattern(pattern, f"suite {suite.name} [patterns.{pattern.name}]")
     models = [resolve_model(m, study.folder, study.sources.get(m)) for m in study.models]
     train = {name: load_examples(suite, train_set_of(suite, name)) for name in study.train_sets}
     _check_test_sets(suite, study)
-    several = len(patterns) > 1
-    cells = product(models, study.train_sets, patterns, study.shots, study.seeds)
-    jobs = tuple(_job(study, suite, train, *cell, several=several) for cell in cells)
+    hashes = {name: set_hash(examples) for name, examples in train.items()}
+    data_seeds: tuple[int | None, ...] = (None,) if study.data_seeds == "seed" else study.data_seeds
+    cells = product(models, study.train_sets, patterns, study.shots, study.seeds, data_seeds)
+    jobs = tuple(_job(study, suite, train, hashes, *cell) for cell in cells)
     names = [job.spec.name for job in jobs]
     repeated = {n for n in names if names.count(n) > 1}
     if repeated:
@@ -56,27 +60,35 @@ def _job(
     study: Study,
     suite: Suite,
     train: Mapping[str, tuple[Example, ...]],
+    hashes: Mapping[str, str],
     model: ModelSpec,
     train_set: str,
     pattern: Pattern,
     shots: int,
     seed: int,
-    *,
-    several: bool,
+    data_seed: int | None,
 ) -> Job:
-    data_seed = seed if study.data_seeds == "seed" else study.data_seeds
-    drawn = draw(train[train_set], train_set, shots, data_seed)
+    drawn = draw(
+        train[train_set],
+        train_set,
+        shots,
+        seed if data_seed is None else data_seed,
+        nested=study.draw == "nested",
+    )
+    parts = [model.label, train_set, seed, shots]
+    parts += [pattern.name] if len(study.patterns) > 1 else []
+    parts += [f"d{data_seed}"] if len(study.data_seeds) > 1 and data_seed is not None else []
     spec = RunSpec(
-        name=f"{model.label}_{train_set}_{seed}_{shots}" + (f"_{pattern.name}" if several else ""),
+        name="_".join(map(str, parts)),
         model=model,
         suite=suite.name,
         train_set=train_set,
-        train_hash=set_hash(train[train_set]),
+        train_hash=hashes[train_set],
         draw_hash=drawn.hash,
-        pattern=pattern,
+        pattern=pattern_for(suite, suite.train_sets[train_set], pattern),
         shots=shots,
         seed=seed,
-        data_seed=data_seed,
+        data_seed=drawn.data_seed,
         lora=study.lora,
         recipe=study.recipe,
         evaluation=study.evaluation,
@@ -92,6 +104,7 @@ def schedule_of(spec: RunSpec) -> tuple[int, ...]:
 
 def _check_test_sets(suite: Suite, study: Study) -> None:
     names = {data.name for data in select_test_sets(suite, study.evaluation.test_sets)}
+    _check_slices(suite, study.evaluation.test_sets)
     for train_set in study.train_sets:
         if not any(role_of(name, train_set) == "in_domain" for name in names):
             raise ConfigError(
@@ -101,6 +114,13 @@ def _check_test_sets(suite: Suite, study: Study) -> None:
         raise ConfigError(
             f"study {study.name}: {len(names)} test sets; expected the in-domain one and at least two OOD sets"
         )
+
+
+def _check_slices(suite: Suite, names: tuple[str, ...]) -> None:
+    """A slice that does not exist is an error before anything is trained."""
+    for name in filter(is_slice, names):
+        examples = load_examples(suite, select_test_sets(suite, (name,))[0])
+        resolve_slice(name, slice_columns(examples))
 
 
 def _caveats(study: Study) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from oodles.audit import audit_grid, stop_on_errors
 from oodles.config import load_study
 from oodles.errors import ConfigError, OodlesError, StoreError
 from oodles.grid import Grid, Job, expand, schedule_of
@@ -26,7 +27,13 @@ class Outcome:
     failed: tuple[tuple[str, str], ...]  # name and reason
 
 
-def run(study: Study | str | Path, out: str | Path | None = None, *, where: str = "here") -> Outcome:
+def run(
+    study: Study | str | Path,
+    out: str | Path | None = None,
+    *,
+    where: str = "here",
+    allow: Sequence[str] = (),
+) -> Outcome:
     """Run what is missing of a study; finished runs are skipped, one failure does not stop the rest.
 
     Parameters
@@ -34,6 +41,7 @@ def run(study: Study | str | Path, out: str | Path | None = None, *, where: str 
     study : from `load_study`, or what it takes: a TOML file or the name of a shipped study.
     out : folder of the study; the study's own `out` if not given.
     where : "here".
+    allow : codes of audit errors that shall not stop the study, beside those the study itself allows.
     """
     if where != "here":
         raise ConfigError(f"where is '{where}', expected 'here'")
@@ -44,8 +52,11 @@ def run(study: Study | str | Path, out: str | Path | None = None, *, where: str 
     for job in grid.jobs:
         model_path(job.spec.model)  # a model that is not there is an error now, not after the first run
     check_folder(root, study.name, grid.suite.name)
+    audit = audit_grid(grid, notes=False)
+    stop_on_errors(audit, (*study.allow, *allow))
     with locked(root):
         claim_folder(root, study.name, grid.suite.name)
+        write_json(root / "audit.json", audit.as_dict())
         return _run_missing(grid, root)
 
 
@@ -101,10 +112,14 @@ def work_of(grid: Grid, jobs: Sequence[Job]) -> float:
     from oodles.runner import training_work
 
     work, seen = 0.0, set()
+    sizes: dict[tuple[str, str], float] = {}
     for job in jobs:
         spec = job.spec
-        sets = render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation)
+        key = (spec.pattern.name, spec.train_set)
+        if key not in sizes:
+            sets = render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation)
+            sizes[key] = sum(characters(r.prompts) for r in sets)
         points = len(schedule_of(spec)) - (spec.model in seen)
-        work += points * sum(characters(prompts) for prompts in sets) + training_work(job)
+        work += points * sizes[key] + training_work(job)
         seen.add(spec.model)
     return work

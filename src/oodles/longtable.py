@@ -20,10 +20,10 @@ from oodles.errors import ConfigError, DataError, nearest
 
 REQUIRED = ("run", "step", "test_set", "value")
 EXPECTED = ("model", "train_set", "shots", "seed", "role", "metric", "n")
-OPTIONAL = ("pattern", "data_seed", "suite", "slice_of", "template", "chance")
+OPTIONAL = ("pattern", "data_seed", "suite", "slice_of", "slice", "template", "chance")
 
 KEY = ["run", "step", "test_set", "metric"]
-ROLES = ("in_domain", "ood")
+ROLES = ("in_domain", "ood", "other")
 NAMES = ("run", "test_set", "model", "train_set", "role", "metric", "pattern", "suite", "slice_of")
 LARGEST = 1e9  # squares of larger scores are beyond what sums of squares can hold exactly
 MISSING = ("", "na", "nan", "null", "none", "n/a", "<na>")
@@ -61,6 +61,18 @@ def read_table(path: Path) -> pd.DataFrame:
     except (ValueError, OSError, UnicodeDecodeError) as error:  # pandas' and pyarrow's parse errors are ValueErrors
         raise DataError(f"{path}: cannot be read as {path.suffix[1:]}: {_first_line(error)}") from error
     return _with_numbers(_with_columns(table, str(path)), str(path))
+
+
+def pick_sets(table: pd.DataFrame, test_sets: Sequence[str] | None) -> pd.DataFrame:
+    """Only these test sets, beside the in-domain ones; all of them if none is named."""
+    if not test_sets:
+        return table
+    known = table["test_set"].astype(str).unique()
+    for name in test_sets:
+        if name not in known:
+            raise ConfigError(f"--test-set {name} is not in the table; {nearest(name, known)}")
+    inside = table["role"].eq("in_domain") | table["test_set"].eq(table["train_set"])
+    return table[inside | table["test_set"].isin(test_sets)]
 
 
 def check_table(

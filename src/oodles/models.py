@@ -72,6 +72,18 @@ def model_path(spec: ModelSpec) -> str:
     return str(model_folder(spec.source))
 
 
+def _require_transformers(what: str) -> None:
+    try:
+        import transformers  # noqa: F401
+    except ImportError:
+        raise MissingExtraError(what, "data") from None
+
+
+def _cache() -> str | None:
+    """HF_HOME is honoured by the library; HF_CACHE_DIR, which much public code uses, only if it is passed on."""
+    return os.environ.get("HF_CACHE_DIR")
+
+
 def require_training(what: str) -> None:
     """Say which extra is missing before any work starts."""
     try:
@@ -82,13 +94,22 @@ def require_training(what: str) -> None:
         raise MissingExtraError(what, "train") from None
 
 
+def load_config(spec: ModelSpec) -> Any:
+    """The model's config; needs transformers, no torch."""
+    _require_transformers("reading a model's config")
+    from transformers import AutoConfig
+
+    with _quiet_loading(), _as_model_error(spec):
+        return AutoConfig.from_pretrained(model_path(spec), revision=_commit(spec), cache_dir=_cache())
+
+
 def load_tokenizer(spec: ModelSpec) -> Any:
-    """The model's tokenizer; pads with eos where it has no pad token."""
-    require_training("loading a tokenizer")
+    """The model's tokenizer; pads with eos where it has no pad token. Needs transformers, no torch."""
+    _require_transformers("loading a tokenizer")
     from transformers import AutoTokenizer
 
     with _quiet_loading(), _as_model_error(spec):
-        tokenizer = AutoTokenizer.from_pretrained(model_path(spec), revision=_commit(spec))
+        tokenizer = AutoTokenizer.from_pretrained(model_path(spec), revision=_commit(spec), cache_dir=_cache())
     if tokenizer.pad_token_id is None:
         if tokenizer.eos_token_id is None:
             raise ModelError(f"model '{spec.label}': its tokenizer has neither a pad nor an eos token; set one")
@@ -105,7 +126,12 @@ def load_model(spec: ModelSpec, precision: str = "fp32") -> torch.nn.Module:
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
     with _quiet_loading(), _as_model_error(spec):
         model = AutoModelForCausalLM.from_pretrained(
-            model_path(spec), revision=_commit(spec), dtype=dtype, use_safetensors=True, trust_remote_code=False
+            model_path(spec),
+            revision=_commit(spec),
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            cache_dir=_cache(),
         )
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return model.to(device)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
-Role = Literal["in_domain", "ood"]
+Role = Literal["in_domain", "ood", "other"]  # other: shown, not correlated (shots, slices of the in-domain set)
 
+SHOTS = "shots"  # the name under which a run's own shots are evaluated
 IDENTITY_VERSION = 1  # first part of every run id; raise it when the meaning of a run id changes
 
 
@@ -32,9 +34,12 @@ class Example:
 
     id: str
     fields: Mapping[str, str]  # what a pattern may use, e.g. premise and hypothesis
-    label: str  # as the data spells it
+    label: str  # by its name, where the suite names labels; else as the data spells it
     answer: int  # index of the right answer in the pattern's answers
     slices: Mapping[str, str] = field(default_factory=dict)
+
+
+PatternText = str | Callable[[Mapping[str, str]], str]  # "{premise} ...", or a function of the fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +47,39 @@ class Pattern:
     """A text with {fields} and the answers a model chooses from."""
 
     name: str
-    text: str
+    text: PatternText
     answers: tuple[str, ...]
     truncate: str | None = None  # the only field that may be shortened
+    max_tokens: int | None = None  # longer prompts are shortened; the model's own limit holds in any case
+    chat: bool = False  # the prompt is a user's turn in the tokenizer's chat template
+
+    @property
+    def identity(self) -> list[Any]:
+        """What decides the prompts, as plain data. A function is known by its name and source code."""
+        known: list[Any] = [describe_text(self.text), list(self.answers), self.truncate]
+        return known + [{"max_tokens": self.max_tokens, "chat": self.chat}] * (self.chat or self.max_tokens is not None)
+
+
+def describe_text(text: PatternText) -> str:
+    """A pattern's text; a function as its name and a hash of its source."""
+    if isinstance(text, str):
+        return text
+    name = f"{text.__module__}.{getattr(text, '__qualname__', type(text).__qualname__)}"
+    try:
+        code = inspect.getsource(text)
+    except (OSError, TypeError):  # typed into a console, or a callable object
+        code = repr(getattr(getattr(text, "__code__", None), "co_code", name))
+    return f"function {name} {content_hash(code)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fallback:
+    """A public file that stands in for a hub data set which cannot be loaded; verified by its hash."""
+
+    url: str
+    sha256: str
+    columns: Mapping[str, str]  # column of the hub's copy -> column of this file
+    labels: Mapping[str, int] = field(default_factory=dict)  # label in this file -> the hub's label id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +93,7 @@ class Source:
     split: str | None = None
     revision: str | None = None
     seed: int = 0  # generators only
+    fallback: Fallback | None = None  # hub only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +102,17 @@ class DataSet:
 
     name: str
     source: Source
-    labels: Mapping[str, int]  # raw label -> index of an answer
+    labels: Mapping[str, int]  # label -> index of an answer
+    label_names: Mapping[str, str] = field(default_factory=dict)  # label as the data spell it -> its name
     columns: Mapping[str, str] = field(default_factory=dict)  # field, label or id -> column
-    drop: tuple[str, ...] = ()  # raw labels left out
-    expect: Mapping[str, int] = field(default_factory=dict)  # raw label -> rows kept
+    drop: tuple[str, ...] = ()  # labels left out
+    expect: Mapping[str, int] = field(default_factory=dict)  # label -> rows, of kept and dropped labels
+    chance: float | None = None  # accuracy of the best constant answer
+    pattern: str = ""  # this set's own pattern; empty: the run's
     tags: tuple[str, ...] = ()
     slices: tuple[str, ...] = ()  # columns whose values name slices
     description: str = ""
+    caveats: tuple[str, ...] = ()  # what a reader of its scores must know
     licence: str = ""
     citation: str = ""
 
@@ -88,6 +128,32 @@ class Suite:
     citation: str = ""
     description: str = ""
     folder: str = ""  # where relative files are looked up
+    data: str = ""  # a folder with copies of hub data sets, <test set>/<split>.parquet
+    rows: str = ""  # file with a hash of every row, see pins.py
+
+    def with_pattern(
+        self,
+        name: str,
+        text: PatternText,
+        answers: tuple[str, ...],
+        *,
+        truncate: str | None = None,
+        max_tokens: int | None = None,
+        chat: bool = False,
+    ) -> Suite:
+        """The suite with one more pattern, put first; `text` may be a function of the fields.
+
+        Examples
+        --------
+        >>> import oodles as oo
+        >>> def shout(fields):
+        ...     return fields["premise"].upper() + " So " + fields["hypothesis"] + " True or False?"
+        >>> suite = oo.load_suite("mini").with_pattern("shout", shout, (" True", " False"))
+        >>> list(suite.patterns)
+        ['shout', 'question']
+        """
+        new = Pattern(name=name, text=text, answers=tuple(answers), truncate=truncate, max_tokens=max_tokens, chat=chat)
+        return replace(self, patterns={name: new, **{k: p for k, p in self.patterns.items() if k != name}})
 
     def __str__(self) -> str:
         sets = ", ".join(self.test_sets)
@@ -103,6 +169,7 @@ class Prompt:
     id: str
     text: str
     gold: int
+    cut: tuple[int, int] | None = None  # where in the text the field lies that may be shortened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,11 +180,15 @@ class PromptSet:
     answers: tuple[str, ...]
     prompts: tuple[Prompt, ...]
     limit: int | None = None  # the sample size asked for, if any
+    max_tokens: int | None = None
+    chat: bool = False
 
     @property
     def hash(self) -> str:
         """Identifies every text, its order, the answers and the gold labels."""
-        return content_hash([list(self.answers), [[p.id, p.text, p.gold] for p in self.prompts]])
+        told: list[Any] = [list(self.answers), [[p.id, p.text, p.gold] for p in self.prompts]]
+        extra = {"max_tokens": self.max_tokens, "chat": self.chat}
+        return content_hash(told + [extra] * (self.chat or self.max_tokens is not None))
 
     def __len__(self) -> int:
         return len(self.prompts)
@@ -174,6 +245,7 @@ class Evaluation:
     limit_in_domain: int | None = None  # a sample of the in-domain set biases the results: adds a caveat
     batch_tokens: int = 2048  # tokens per forward pass
     keep_adapters: bool = True
+    shots: bool = False  # also evaluate the run's own shots, as the set "shots"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +275,7 @@ class RunSpec:
         decided = {
             "model": model,
             "train": [self.train_set, self.train_hash, self.draw_hash, self.shots],
-            "pattern": [self.pattern.text, list(self.pattern.answers), self.pattern.truncate],
+            "pattern": self.pattern.identity,
             "lora": asdict(self.lora),
             "recipe": asdict(self.recipe),
             "seeds": [self.seed, self.data_seed],
@@ -256,14 +328,17 @@ class Study:
     """A study file, resolved: a grid of runs over one suite."""
 
     name: str
-    suite: str
+    suite: str | Suite
     out: str
     models: tuple[str, ...]
     train_sets: tuple[str, ...]
     shots: tuple[int, ...]
     seeds: tuple[int, ...]
     patterns: tuple[str, ...] = ()
-    data_seeds: Literal["seed"] | int = "seed"  # "seed": the data are drawn with the run's own seed
+    data_seeds: Literal["seed"] | tuple[int, ...] = "seed"  # "seed": the data are drawn with the run's own seed
+    draw: Literal["independent", "nested"] = "independent"  # nested: 64 shots contain the 32
+    data: str = ""  # a folder with copies of hub data sets
+    allow: tuple[str, ...] = ()  # codes of audit errors that do not stop the study
     sources: Mapping[str, ModelSpec] = field(default_factory=dict)  # labels the file defines in [models.LABEL]
     lora: Lora = field(default_factory=Lora)
     recipe: Recipe = field(default_factory=Recipe)
@@ -272,5 +347,11 @@ class Study:
 
 
 def role_of(test_set: str, train_set: str) -> Role:
-    """The in-domain test set carries the name of the train set."""
+    """The in-domain test set carries the name of the train set. Its slices, and the shots, are neither that nor OOD.
+
+    >>> [role_of(name, "snli") for name in ("snli", "hans", "hans/constituent", "snli/entailment", "shots")]
+    ['in_domain', 'ood', 'ood', 'other', 'other']
+    """
+    if test_set == SHOTS or test_set.startswith(f"{train_set}/"):
+        return "other"
     return "in_domain" if test_set == train_set else "ood"

@@ -74,9 +74,9 @@ def _outliers(found: Estimate, within: str) -> Array:
     return resample.standing_out(resample.to_z(as_correlations(np.array([b.T @ b for b in blocks]))))
 
 
-def shares_examples(a: str, b: str, slices: Mapping[str, str]) -> bool:
-    """Whether one of two sets is a slice of the other."""
-    return slices.get(a) == b or slices.get(b) == a
+def shares_examples(a: str, b: str, shared: Mapping[str, set[str]]) -> bool:
+    """Whether two sets have examples in common, as a set and its slice."""
+    return b in shared.get(a, ())
 
 
 def empty_pair(used: Series, names: tuple[str, str], job: Job, said: tuple[str, ...]) -> dict[str, Any]:
@@ -108,7 +108,9 @@ def _labels(recipe: Recipe) -> dict[str, str]:
     }
 
 
-def pair_rows(found: Found, job: Job, slices: Mapping[str, str], extra: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+def pair_rows(
+    found: Found, job: Job, slices: Mapping[str, set[str]], extra: tuple[str, ...] = ()
+) -> list[dict[str, Any]]:
     """One row per pair of test sets."""
     used, n_units = found.estimate.used, len(found.estimate.used.unit_names)
     of_set = [_set_caveats(found, job, k) for k in range(len(used.test_sets))]
@@ -133,7 +135,7 @@ def pair_rows(found: Found, job: Job, slices: Mapping[str, str], extra: tuple[st
             "n_steps": len(used.scores),
         }
         said = [*job.said, *extra, *_unit_caveats(used, job.recipe), *of_set[i], *of_set[j]]
-        if job.beware.parents.get(names[0]) == names[1] or job.beware.parents.get(names[1]) == names[0]:
+        if shares_examples(*names, job.beware.shared):
             said.append("the two sets share examples: their noise is the same noise")
         said += _pair_caveats(pair, found, i, j)
         pairs.append(pair | {"caveats": list(dict.fromkeys(said))})

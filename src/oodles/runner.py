@@ -28,6 +28,7 @@ def run_one(job: Job, suite: Suite, folder: RunFolder, listener: Listener, earli
         evaluation=spec.evaluation,
         listener=listener,
         baseline=same_before_training(spec, earlier),
+        examples=job.draw.examples,
         step_work=training_work(job) / schedule_of(spec)[-1],
     )
     shots = render(spec.pattern, job.draw.examples, spec.train_set)

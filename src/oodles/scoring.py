@@ -18,6 +18,7 @@ import numpy as np
 
 from oodles.errors import DataError, ModelError
 from oodles.records import FloatArray, Predictions, PromptSet
+from oodles.tokens import context_limit, encode
 
 if TYPE_CHECKING:
     import torch
@@ -54,6 +55,7 @@ class Plan:
     batches: tuple[tuple[Row, ...], ...]
     rows_of_head: bool = True  # the head is a plain matrix
     batch_tokens: int = 2048
+    shortened: int = 0  # prompts that were cut to fit
 
     @property
     def one_token(self) -> bool:
@@ -120,74 +122,25 @@ def predict(model: torch.nn.Module, plan: Plan, prompts: PromptSet) -> Predictio
 
 def prepare(model: torch.nn.Module, tokenizer: Any, prompts: PromptSet, *, batch_tokens: int = 2048) -> Plan:
     """Tokenise a set, find shared prefixes, cut batches, and check the shortcuts on this model."""
-    encoded, targets = encode(tokenizer, prompts)
-    _check_lengths(model, encoded, targets, prompts)
-    items = _items(encoded, targets)
+    encoded = encode(tokenizer, prompts, context_limit(causal_lm(model).config))
+    items = _items(encoded.prompts, encoded.targets)
     plan = _cut(
-        Plan(name=prompts.name, items=items, targets=targets, batches=(), batch_tokens=batch_tokens),
+        Plan(
+            name=prompts.name,
+            items=items,
+            targets=encoded.targets,
+            batches=(),
+            batch_tokens=batch_tokens,
+            shortened=len(encoded.shortened),
+        ),
         share_prefixes(items),
     )
     return _without_failing_shortcuts(model, plan)
 
 
-def encode(tokenizer: Any, prompts: PromptSet) -> tuple[list[list[int]], tuple[tuple[int, ...], ...]]:
-    """Token ids of every prompt, and of every answer as it continues a prompt."""
-    if not prompts.prompts:
-        raise DataError(f"{prompts.name}: no prompts to score")
-    texts = [p.text for p in prompts.prompts]
-    for prompt in prompts.prompts:
-        if not prompt.text.strip():
-            raise DataError(f"{prompts.name}: prompt {prompt.id} is empty; expected a text")
-    start = start_tokens(tokenizer)
-    bare = tokenizer(texts, add_special_tokens=False)["input_ids"]
-    targets = _answer_tokens(tokenizer, prompts.answers, texts[:8])
-    return [start + list(ids) for ids in bare], targets
-
-
-def start_tokens(tokenizer: Any) -> list[int]:
-    """What the tokenizer puts before a text; what it puts after (some add eos) would hide the answer position."""
-    bare = list(tokenizer("x", add_special_tokens=False)["input_ids"])
-    full = list(tokenizer("x")["input_ids"])
-    for at in range(len(full) - len(bare) + 1):
-        if full[at : at + len(bare)] == bare:
-            return full[:at]
-    return []
-
-
-def _answer_tokens(tokenizer: Any, answers: Sequence[str], texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """The tokens an answer adds to a prompt; refused if joining them changes the prompt's own tokens."""
-    found = []
-    for answer in answers:
-        alone = tuple(tokenizer(answer, add_special_tokens=False)["input_ids"])
-        for text in texts:
-            prompt = list(tokenizer(text, add_special_tokens=False)["input_ids"])
-            joined = list(tokenizer(text + answer, add_special_tokens=False)["input_ids"])
-            if joined != prompt + list(alone):
-                raise ModelError(
-                    f"answer {answer!r} changes the prompt's tokens when joined to it (prompt ends in {text[-12:]!r});"
-                    " begin the answer with a space, or end the pattern differently"
-                )
-        found.append(alone)
-    if len(set(found)) < len(found):
-        raise ModelError(f"answers {list(answers)} have equal tokens; choose answers the tokenizer tells apart")
-    return tuple(found)
-
-
-def _check_lengths(
-    model: Any, encoded: list[list[int]], targets: tuple[tuple[int, ...], ...], prompts: PromptSet
-) -> None:
-    limit = getattr(model.config, "max_position_embeddings", None)
-    room = max(len(t) for t in targets) - 1
-    for prompt, ids in zip(prompts.prompts, encoded, strict=True):
-        if limit is not None and len(ids) + room > limit:
-            raise DataError(
-                f"{prompts.name}: prompt {prompt.id} has {len(ids)} tokens, the model takes {limit}; shorten it"
-            )
-
-
-def _items(encoded: list[list[int]], targets: tuple[tuple[int, ...], ...]) -> tuple[Item, ...]:
+def _items(encoded: Sequence[tuple[int, ...]], targets: tuple[tuple[int, ...], ...]) -> tuple[Item, ...]:
     if all(len(t) == 1 for t in targets):
-        return tuple(Item(tuple(ids), (len(ids) - 1,)) for ids in encoded)
+        return tuple(Item(ids, (len(ids) - 1,)) for ids in encoded)
     return tuple(
         Item((*ids, *target[:-1]), tuple(range(len(ids) - 1, len(ids) + len(target) - 1)))
         for ids in encoded

@@ -102,7 +102,7 @@ def group_series(table: pd.DataFrame, *, by: Sequence[str], unit: str, metric: s
         raise ConfigError(f"metric '{metric}' is not in the table; {nearest(metric, map(str, known))}")
     if unit not in table.columns:
         raise ConfigError(f"--unit {unit}: no such column; {nearest(unit, map(str, table.columns))}")
-    rows = table[table["metric"] == metric]
+    rows = table[(table["metric"] == metric) & (table["role"] != "other")]
     for names, group in grouped(rows, by):
         yield _make_series(group, names, unit)
 

@@ -1,4 +1,7 @@
-"""Rows of a set -> Examples: read a generator, a file or the hub, map columns and labels, drop labels.
+"""Rows of a set -> Examples: read a generator, a file or a copy of a hub data set, map columns and labels, drop labels.
+
+A hub data set is looked for in this order: the folder given by `--data` or `OODLES_DATA`, laid out as
+`<test set>/<split>.parquet` (or below the suite's name); the cache; the hub, whose copy is then kept in the cache.
 
 >>> from oodles.suite import load_suite
 >>> suite = load_suite("mini")
@@ -8,47 +11,42 @@ True
 
 from __future__ import annotations
 
-import csv
-import json
+import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from oodles import mini
-from oodles.errors import DataError, MissingExtraError, nearest
+from oodles.errors import DataError, nearest
+from oodles.fetch import cache_dir
+from oodles.files import ABSENT, SUFFIXES, Rows, as_rows, read_file
+from oodles.hub import Provenance, bring, matches, provenance_of
 from oodles.records import DataSet, Example, Source, Suite, content_hash
 
-Rows = Sequence[Mapping[str, Any]]
+KEPT_SETS = 32  # sets held in memory, so that a study of many runs reads each once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where the rows of a set came from, and what it holds before any label is dropped."""
+
+    origin: str
+    revision: str | None  # of the hub, if the copy says so
+    counts: dict[str, int]  # label name -> rows, dropped ones too
+    class_names: tuple[str, ...] = ()  # what the file itself calls its labels
 
 
 def load_examples(suite: Suite, data: DataSet) -> tuple[Example, ...]:
     """The examples of one set, labels mapped to answers, dropped labels left out, in the data's order."""
-    where = f"{suite.name}/{data.name}"
-    rows = _read(data.name, data.source, suite.folder, where)
-    label_column, id_column = data.columns.get("label", "label"), data.columns.get("id", "id")
-    fields = {k: v for k, v in data.columns.items() if k not in ("label", "id")}
-    examples = []
-    for number, row in enumerate(rows):
-        label = str(_cell(row, label_column, where, number))
-        if label in data.drop:
-            continue
-        if label not in data.labels:
-            known = ", ".join(data.labels)
-            raise DataError(
-                f"{where}: row {number}: label '{label}' has no mapping; mapped: {known}; map it or drop it"
-            )
-        texts = {name: str(_cell(row, column, where, number)) for name, column in fields.items()} or {
-            name: str(_cell(row, name, where, number))
-            for name in row
-            if name not in (label_column, id_column, *data.slices)
-        }
-        slices = {name: str(_cell(row, name, where, number)) for name in data.slices}
-        identity = str(row.get(id_column, number))
-        examples.append(Example(id=identity, fields=texts, label=label, answer=data.labels[label], slices=slices))
-    _check(examples, data, where)
-    return tuple(examples)
+    return _load(suite, data)[0]
+
+
+def load_origin(suite: Suite, data: DataSet) -> Origin:
+    """Where a set comes from, with the counts of all its labels."""
+    return _load(suite, data)[1]
 
 
 def set_hash(examples: Sequence[Example]) -> str:
@@ -56,33 +54,93 @@ def set_hash(examples: Sequence[Example]) -> str:
     return content_hash([[e.id, dict(e.fields), e.label, e.answer] for e in examples])
 
 
-def _cell(row: Mapping[str, Any], column: str, where: str, number: int) -> Any:
-    if column not in row:
-        raise DataError(f"{where}: row {number}: no column '{column}'; {nearest(column, map(str, row))}")
-    value = row[column]
-    if value is None or value != value:
-        raise DataError(f"{where}: row {number}: column '{column}' holds nothing; fill it or remove the row")
-    return value
+_kept: dict[str, tuple[tuple[Example, ...], Origin]] = {}
 
 
-def _check(examples: Sequence[Example], data: DataSet, where: str) -> None:
-    if not examples:
-        raise DataError(f"{where}: no example is left after dropping {list(data.drop)}; expected at least one")
-    counts = Counter(e.label for e in examples)
-    for label, expected in data.expect.items():
-        if counts[label] != expected:
-            raise DataError(f"{where}: {counts[label]} rows labelled '{label}', expected {expected}; the data differ")
-    repeated = [i for i, n in Counter(e.id for e in examples).items() if n > 1]
-    if repeated:
-        raise DataError(f"{where}: id '{repeated[0]}' occurs more than once; expected one row per id")
+def _load(suite: Suite, data: DataSet) -> tuple[tuple[Example, ...], Origin]:
+    path = locate(suite, data)
+    known = None if path is None else path.stat() if path.is_file() else None
+    stamp = [str(path), known.st_mtime_ns, known.st_size] if known else None
+    key = content_hash([suite.name, asdict(data), stamp]) if stamp or data.source.generator else None
+    if key is None or key not in _kept:
+        loaded = _examples(_read(suite, data, path), data, f"{suite.name}/{data.name}", path)
+        if key is None:
+            return loaded
+        while len(_kept) >= KEPT_SETS:
+            del _kept[next(iter(_kept))]
+        _kept[key] = loaded
+    return _kept[key]
 
 
-def _read(name: str, source: Source, folder: str, where: str) -> Rows:
-    if source.generator is not None:
-        return _generate(source, name, where)
+def locate(suite: Suite, data: DataSet) -> Path | None:
+    """The file that holds a set here, if one does."""
+    source = data.source
     if source.file is not None:
-        return _read_file(Path(folder) / source.file, where)
-    return _read_hub(source, where)
+        return Path(suite.folder) / source.file
+    if source.hub is None:
+        return None
+    if suite.data:
+        for folder in (Path(suite.data) / suite.name, Path(suite.data)):
+            for suffix in SUFFIXES:
+                path = folder / data.name / f"{source.split}{suffix}"
+                if path.is_file():
+                    return path
+    kept = cached(suite, data)
+    held = provenance_of(kept) if kept.is_file() else None
+    return kept if held is not None and matches(held, source) else None
+
+
+def cached(suite: Suite, data: DataSet) -> Path:
+    """Where a copy of a hub data set is kept."""
+    return cache_dir() / "data" / suite.name / data.name / f"{data.source.split}.parquet"
+
+
+def fetch_sets(suite: Suite, folder: Path | None, say: Callable[[str], None]) -> list[tuple[DataSet, Path, Provenance]]:
+    """Copy all hub data sets of a suite to a folder (or the cache); what is there already is left as it is."""
+    found = []
+    for data in (*suite.train_sets.values(), *suite.test_sets.values()):
+        if data.source.hub is None:
+            continue
+        where = f"{suite.name}/{data.name}"
+        path = cached(suite, data) if folder is None else folder / data.name / f"{data.source.split}.parquet"
+        held = provenance_of(path) if path.is_file() else None
+        if path.is_file() and (held is None or not matches(held, data.source)):
+            raise DataError(f"{where}: {path} is there and holds something else; choose another --to or remove it")
+        if held is None:
+            say(f"{where}: fetching {data.source.hub} {data.source.config or ''} {data.source.split}")
+            held = bring(data.source, path, where, say)
+        found.append((data, path, held))
+    if not found:
+        raise DataError(f"suite {suite.name}: nothing to fetch; none of its sets comes from the hub")
+    return found
+
+
+# reading
+
+
+def _read(suite: Suite, data: DataSet, path: Path | None) -> Rows:
+    where, source = f"{suite.name}/{data.name}", data.source
+    if source.generator is not None:
+        return _generate(source, data.name, where)
+    if path is not None:
+        return read_file(path, where, _wanted(data))
+    if Path(str(source.hub)).is_dir():  # laid out like the hub; it may change, so no copy is kept
+        with tempfile.TemporaryDirectory() as scratch:
+            copy = Path(scratch) / f"{source.split}.parquet"
+            bring(source, copy, where, lambda _: None)
+            return read_file(copy, where, _wanted(data))
+    target = cached(suite, data)
+    bring(source, target, where, lambda _: None)
+    return read_file(target, where, _wanted(data))
+
+
+def _wanted(data: DataSet) -> list[str] | None:
+    """The columns a set needs; None if its fields are all there are."""
+    fields = [c for k, c in data.columns.items() if k not in ("label", "id")]
+    if not fields:
+        return None
+    special = [data.columns.get("label", "label"), data.columns.get("id", "id")]
+    return [name.split(".")[0] if "." in name else name for name in (*fields, *special, *data.slices)] + fields
 
 
 def _generate(source: Source, name: str, where: str) -> Rows:
@@ -94,59 +152,102 @@ def _generate(source: Source, name: str, where: str) -> Rows:
 @lru_cache(maxsize=32)
 def _generate_mini(name: str, split: str, seed: int, where: str) -> Rows:
     try:
-        return tuple(mini.generate(name, split, seed))
+        return as_rows(mini.generate(name, split, seed), f"generator mini, seed {seed}")
     except ValueError as error:
         raise DataError(f"{where}: {error}") from None
 
 
-def _read_file(path: Path, where: str) -> Rows:
-    """Parquet, CSV, TSV or JSON lines, every cell as the file has it."""
-    import pandas as pd  # slow to load, and generators need none of it
+# rows -> examples
 
-    try:
-        if path.suffix == ".parquet":
-            frame = pd.read_parquet(path)
-        elif path.suffix in (".csv", ".tsv"):
-            separator = "\t" if path.suffix == ".tsv" else ","
-            # a tab-separated file knows no quotation marks: one that opens a field would swallow the rows after it
-            quoting: Literal[0, 3] = csv.QUOTE_NONE if path.suffix == ".tsv" else csv.QUOTE_MINIMAL
-            frame = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, quoting=quoting)
-        elif path.suffix == ".jsonl":
-            return _read_json_lines(path, where)
+
+def _examples(rows: Rows, data: DataSet, where: str, path: Path | None) -> tuple[tuple[Example, ...], Origin]:
+    place = f"{where}: {rows.origin}" if rows.origin and not rows.origin.startswith("generator") else where
+    label_column, id_column = data.columns.get("label", "label"), data.columns.get("id", "id")
+    labels = [data.label_names.get(raw, raw) for raw in _texts(rows, label_column, place)]
+    keep = _kept_rows(labels, data, place)
+    fields = {k: v for k, v in data.columns.items() if k not in ("label", "id")} or {
+        name: name for name in rows.columns if name not in (label_column, id_column, *data.slices)
+    }
+    texts = {name: _texts(rows, column, place, keep) for name, column in fields.items()}
+    slices = {name: _texts(rows, name, place, keep) for name in data.slices}
+    has_ids = id_column in rows.columns
+    ids = _texts(rows, id_column, place, keep) if has_ids else [str(number) for number in keep]
+    examples = tuple(
+        Example(id=identity, fields=row, label=labels[number], answer=data.labels[labels[number]], slices=part)
+        for number, identity, row, part in zip(keep, ids, _by_row(texts, keep), _by_row(slices, keep), strict=True)
+    )
+    _check(examples, data, place)
+    held = provenance_of(path) if path is not None and data.source.hub is not None else None
+    origin = Origin(
+        origin=rows.origin,
+        revision=held.revision if held else None,
+        counts=dict(Counter(labels)),
+        class_names=rows.class_names.get(label_column, ()),
+    )
+    return examples, origin
+
+
+def _by_row(columns: dict[str, list[str]], keep: Sequence[int]) -> Iterator[dict[str, str]]:
+    if not columns:
+        return ({} for _ in keep)
+    return (dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True))
+
+
+def _kept_rows(labels: Sequence[str], data: DataSet, place: str) -> list[int]:
+    """Numbers of the rows whose label is not dropped; a label that is neither mapped nor dropped is an error."""
+    dropped = set(data.drop)
+    keep = []
+    for number, label in enumerate(labels):
+        if label in dropped:
+            continue
+        if label not in data.labels:
+            rows = sum(other == label for other in labels)
+            raise DataError(
+                f"{place} row {number + 1}: label '{label}' has no mapping ({rows} rows have it);"
+                f" mapped: {', '.join(data.labels)}; map it or drop it"
+            )
+        keep.append(number)
+    return keep
+
+
+def _texts(rows: Rows, column: str, place: str, keep: Sequence[int] | None = None) -> list[str]:
+    """The cells of a column as texts. `choices.text.0` reaches into nested cells."""
+    name, *inside = [column] if column in rows.columns else column.split(".")
+    if name not in rows.columns:
+        raise DataError(f"{place}: no column '{column}'; {nearest(column, (*rows.columns, *rows.unread))}")
+    cells = rows.columns[name]
+    found = []
+    for number in range(rows.size) if keep is None else keep:
+        value = cells[number]
+        if inside:
+            value = _inside(value, inside)
+        if isinstance(value, str):
+            found.append(value)
+        elif value is ABSENT:
+            raise DataError(f"{place} row {number + 1}: no '{column}' there; fill it or remove the row")
+        elif value is None or value != value:
+            raise DataError(f"{place} row {number + 1}: column '{column}' holds nothing; fill it or remove the row")
+        elif isinstance(value, (dict, list, bytes)):
+            kind = {dict: "a table", list: "a list", bytes: "bytes"}[type(value)]
+            raise DataError(f"{place} row {number + 1}: column '{column}' holds {kind}, expected text; e.g. {column}.0")
         else:
-            raise DataError(f"{where}: {path.name} is not a .parquet, .csv, .tsv or .jsonl file")
-    except FileNotFoundError:
-        raise DataError(f"{where}: {path}: no such file; files are looked up beside the suite's TOML") from None
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{where}: {path} cannot be read: {reason}") from None
-    return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
+            found.append(str(value))
+    return found
 
 
-def _read_json_lines(path: Path, where: str) -> Rows:
-    rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+def _inside(value: Any, steps: Sequence[str]) -> Any:
+    """What lies at the end of a path such as text.0."""
+    for step in steps:
         try:
-            row = json.loads(line) if line.strip() else {}
-        except ValueError as error:
-            raise DataError(f"{where}: {path} line {number}: not JSON ({error})") from None
-        if not isinstance(row, dict):
-            raise DataError(f"{where}: {path} line {number}: expected a JSON object")
-        rows += [row] if row else []
-    return rows
+            value = value[int(step)] if isinstance(value, list) else value[step]
+        except (LookupError, TypeError, ValueError):
+            return ABSENT
+    return value
 
 
-def _read_hub(source: Source, where: str) -> Rows:
-    """A dataset of the Hugging Face hub, or a local folder laid out like one."""
-    try:
-        import datasets
-    except ImportError:
-        raise MissingExtraError(f"{where} from the hub", "data") from None
-    try:
-        loaded = datasets.load_dataset(source.hub, source.config, split=source.split, revision=source.revision)
-    except Exception as error:  # the library raises many kinds, from the network, the cache and the parser
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(
-            f"{where}: '{source.hub}' cannot be loaded: {reason}; fetch it where the hub can be reached"
-        ) from None
-    return [dict(row) for row in loaded]
+def _check(examples: Sequence[Example], data: DataSet, place: str) -> None:
+    if not examples:
+        raise DataError(f"{place}: no example is left after dropping {list(data.drop)}; expected at least one")
+    repeated = [i for i, n in Counter(e.id for e in examples).items() if n > 1]
+    if repeated:
+        raise DataError(f"{place}: id '{repeated[0]}' occurs more than once; expected one row per id")

@@ -15,15 +15,16 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from oodles.errors import StoreError
+from oodles.errors import StoreError, nearest
 from oodles.metrics import metrics
-from oodles.records import Draw, Predictions, PromptSet, Role, RunSpec
+from oodles.records import SHOTS, Draw, Predictions, PromptSet, Role, RunSpec, describe_text, role_of
+from oodles.slices import Members, Slice, is_slice, resolve_slice
 
 if TYPE_CHECKING:  # pandas and pyarrow are slow to load, and most commands only look at the folder
     import pandas as pd
@@ -41,6 +42,11 @@ class RunFolder:
     @property
     def name(self) -> str:
         return self.path.name
+
+    @property
+    def root(self) -> Path:
+        """The study's folder."""
+        return self.path.parent.parent
 
     @property
     def spec(self) -> Path:
@@ -165,7 +171,9 @@ def begin_run(folder: RunFolder, spec: RunSpec, draw: Draw, env: Mapping[str, An
     ids = [e.id for e in draw.examples]
     header = {"schema": STORE_SCHEMA, "train_set": draw.train_set, "shots": draw.shots, "data_seed": draw.data_seed}
     write_json(folder.draw, {**header, "hash": draw.hash, "ids": ids})
-    write_json(folder.spec, {"schema": STORE_SCHEMA, "run_id": spec.run_id, **asdict(spec)})
+    told = asdict(spec)
+    told["pattern"]["text"] = describe_text(spec.pattern.text)
+    write_json(folder.spec, {"schema": STORE_SCHEMA, "run_id": spec.run_id, **told})
 
 
 def plan_runs(root: Path, names: Sequence[str]) -> None:
@@ -186,25 +194,21 @@ def check_same_run(folder: RunFolder, spec: RunSpec) -> None:
         )
 
 
-def commit(folder: RunFolder, step: int, prompts: PromptSet, predictions: Predictions, role: Role) -> dict[str, Any]:
+def commit(
+    folder: RunFolder,
+    step: int,
+    prompts: PromptSet,
+    predictions: Predictions,
+    role: Role,
+    *,
+    shortened: int = 0,
+) -> dict[str, Any]:
     """Keep one step x test set: records first, then the one line that makes it count."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     columns: dict[str, Any] = {"example": list(predictions.ids)}
     for index, answer in enumerate(predictions.answers):
         columns[f"score:{answer.strip()}"] = predictions.scores[:, index].astype(np.float32)
     columns["correct"] = predictions.correct
-    target = folder.records(step, prompts.name)
-    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
-    with disk_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            pq.write_table(pa.table(columns), aside)
-            _sync(aside)
-            aside.replace(target)
-        finally:
-            aside.unlink(missing_ok=True)
+    _write_parquet(folder.records(step, prompts.name), columns)
     line = {
         "step": step,
         "test_set": prompts.name,
@@ -212,6 +216,7 @@ def commit(folder: RunFolder, step: int, prompts: PromptSet, predictions: Predic
         "n": len(prompts),
         "limit": prompts.limit,
         "prompts": prompts.hash,
+        "shortened": shortened,
         "ties": predictions.ties,
         "metrics": {k: None if np.isnan(v) else v for k, v in metrics(predictions).items()},
     }
@@ -229,6 +234,59 @@ def copy_score(donor: RunFolder, folder: RunFolder, line: Mapping[str, Any]) -> 
         _sync(aside)
         aside.replace(target)
     _append(folder.scores, dict(line))
+
+
+def keep_members(folder: RunFolder, members: Sequence[Members], asked: Sequence[str] = ()) -> None:
+    """Keep who belongs to each rendered set, once per study, and which sets the study evaluates.
+
+    Scores of different data or prompts must not meet under one name: a set that is rendered otherwise than before, at
+    the same limit, is refused. Slices are read from what is kept here.
+    """
+    held = read_json(folder.root / "study.json")
+    known = dict(held.get("sets", {}))
+    for one in members:
+        if one.test_set == SHOTS:
+            continue
+        key = f"{one.test_set} {one.key}"
+        if known.setdefault(key, one.prompts) != one.prompts:
+            raise StoreError(
+                f"{folder.root}: test set '{one.test_set}' was {known[key]} in earlier runs and is {one.prompts} now:"
+                " its data or labels differ; choose another --out, or restore the data it was run with"
+            )
+        _write_members(members_file(folder.root, one.test_set, one.prompts), one)
+    slices = list(dict.fromkeys([*held.get("slices", []), *filter(is_slice, asked)]))
+    if known != held.get("sets", {}) or slices != held.get("slices", []):
+        write_json(folder.root / "study.json", {**held, "sets": known, "slices": slices})
+
+
+def members_file(root: Path, test_set: str, prompts: str) -> Path:
+    return root / "sets" / f"{test_set}-{prompts}.parquet"
+
+
+def _write_members(path: Path, members: Members) -> None:
+    if path.is_file():
+        return
+    import pyarrow as pa
+
+    columns: dict[str, Any] = {"example": list(members.ids), "gold": np.array(members.gold, dtype=np.int16)}
+    columns |= {f"slice:{name}": pa.array(cells).dictionary_encode() for name, cells in members.columns.items()}
+    _write_parquet(path, columns)
+
+
+def _write_parquet(path: Path, columns: Mapping[str, Any]) -> None:
+    """Write aside, sync, rename."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            pq.write_table(pa.table(dict(columns)), aside)
+            _sync(aside)
+            aside.replace(path)
+        finally:
+            aside.unlink(missing_ok=True)
 
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:
@@ -294,8 +352,13 @@ def read_scores(folder: RunFolder) -> list[dict[str, Any]]:
     return scores
 
 
-def read_runs(root: str | Path) -> pd.DataFrame:
+def read_runs(root: str | Path, test_sets: Sequence[str] | None = None) -> pd.DataFrame:
     """All committed scores below a study's folder as one long table.
+
+    Parameters
+    ----------
+    test_sets : only these, beside the in-domain ones; a slice such as ``hans/lexical_overlap`` is one, too. Default:
+        all that the study evaluates.
 
     Returns
     -------
@@ -304,18 +367,129 @@ def read_runs(root: str | Path) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
+    wanted = _Wanted.read(Path(root), test_sets)
     for folder in run_folders(root):
         about = run_columns(folder)
         for line in read_scores(folder):
-            where = {"step": line["step"], "test_set": line["test_set"], "role": line["role"]}
-            for metric, value in line["metrics"].items():
-                number = np.nan if value is None else float(value)
-                rows.append({**about, **where, "metric": metric, "value": number, "n": line["n"]})
+            for part in wanted.parts(folder, line):
+                where = {"step": line["step"], "test_set": part.name, "role": part.role}
+                for metric, value in part.metrics.items():
+                    number = np.nan if value is None else float(value)
+                    told = {"metric": metric, "value": number, "n": part.n}
+                    rows.append({**about, **where, **told, **part.about})
+    wanted.complain()
     if not rows:
         raise StoreError(f"{root}: no scores yet; run `oodles status {root}` to see what is there")
     columns = ["run", "model", "train_set", "shots", "seed", "step", "test_set", "role", "metric", "value", "n"]
     table = pd.DataFrame(rows)
     return table[[*columns, *(c for c in table.columns if c not in columns)]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """One evaluation, or a slice of one."""
+
+    name: str
+    role: Role
+    n: int
+    metrics: Mapping[str, float | None]
+    about: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which test sets and slices are read, and the members they are read with."""
+
+    root: Path
+    names: tuple[str, ...] | None  # None: every set
+    slices: tuple[str, ...]
+    members: dict[str, Members] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+
+    @classmethod
+    def read(cls, root: Path, names: Sequence[str] | None) -> _Wanted:
+        if names is not None:
+            return cls(root, tuple(n for n in names if not is_slice(n)), tuple(filter(is_slice, names)))
+        held = read_json(root / "study.json") if (root / "study.json").is_file() else {}
+        return cls(root, None, tuple(held.get("slices", ())))
+
+    def parts(self, folder: RunFolder, line: Mapping[str, Any]) -> Iterator[_Part]:
+        """The set itself if it is wanted, and every wanted slice of it."""
+        self.seen.add(line["test_set"])
+        if self.whole(line):
+            yield _Part(name=line["test_set"], role=line["role"], n=line["n"], metrics=line["metrics"])
+        for one, inside, members in self.slices_of(line):
+            frame = _read_record(folder, line)
+            scores = [c for c in frame.columns if c.startswith("score:")]
+            found = Predictions(
+                test_set=one.name,
+                answers=tuple(c.removeprefix("score:") for c in scores),
+                ids=tuple(frame["example"][inside]),
+                scores=frame.loc[inside, scores].to_numpy(np.float64),
+                gold=np.array(members.gold, dtype=np.int64)[inside],
+            )
+            train_set = line["test_set"] if line["role"] == "in_domain" else ""
+            yield _Part(
+                name=one.name,
+                role=role_of(one.name, train_set),
+                n=int(inside.sum()),
+                metrics=metrics(found),
+                about={"slice_of": one.parent, "slice": str(one)},
+            )
+
+    def whole(self, line: Mapping[str, Any]) -> bool:
+        """Whether the whole set is wanted; the in-domain one always is, because the others are compared with it."""
+        return self.names is None or line["test_set"] in self.names or line["role"] == "in_domain"
+
+    def slices_of(self, line: Mapping[str, Any]) -> Iterator[tuple[Slice, Any, Members]]:
+        """The wanted slices of an evaluation, each with the examples that belong to it."""
+        for name in self.slices:
+            if name.partition("/")[0] != line["test_set"]:
+                continue
+            members = self._members(line["test_set"], line["prompts"])
+            one = resolve_slice(name, members.columns)
+            inside = one.mask(members)
+            if inside.any():
+                yield one, inside, members
+
+    def _members(self, test_set: str, prompts: str) -> Members:
+        if prompts not in self.members:
+            self.members[prompts] = read_members(members_file(self.root, test_set, prompts), test_set, prompts)
+        return self.members[prompts]
+
+    def complain(self) -> None:
+        """A name that no run has evaluated is an error, not an empty answer."""
+        for name in (*(self.names or ()), *self.slices):
+            if name.partition("/")[0] not in self.seen and self.seen:
+                raise StoreError(f"{self.root}: no scores of test set '{name}'; {nearest(name, self.seen)}")
+
+
+def read_members(path: Path, test_set: str, prompts: str) -> Members:
+    """Who belongs to a rendered set."""
+    frame = _read_frame(path, "its slices cannot be read")
+    columns = [c for c in frame.columns if c.startswith("slice:")]
+    return Members(
+        test_set=test_set,
+        prompts=prompts,
+        ids=tuple(frame["example"]),
+        gold=tuple(map(int, frame["gold"])),
+        columns={c.removeprefix("slice:"): tuple(map(str, frame[c])) for c in columns},
+    )
+
+
+def _read_record(folder: RunFolder, line: Mapping[str, Any]) -> pd.DataFrame:
+    return _read_frame(folder.records(line["step"], line["test_set"]), "remove the run and run it again")
+
+
+def _read_frame(path: Path, advice: str) -> pd.DataFrame:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        frame: pd.DataFrame = pq.read_table(path).to_pandas()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise StoreError(f"{path}: cannot be read ({str(error).splitlines()[0]}); {advice}") from None
+    return frame
 
 
 def run_columns(folder: RunFolder) -> dict[str, Any]:
@@ -333,23 +507,24 @@ def run_columns(folder: RunFolder) -> dict[str, Any]:
     }
 
 
-def read_records(root: str | Path) -> pd.DataFrame:
-    """Per-example records of all committed evaluations: run, step, test_set, example, one score per answer, correct."""
+def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd.DataFrame:
+    """Per-example records of all committed evaluations: run, step, test_set, example, one score per answer, correct.
+
+    `test_sets` as in `read_runs`; the records of a slice are those of its set, under the slice's name.
+    """
     import pandas as pd
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
     frames = []
+    wanted = _Wanted.read(Path(root), test_sets)
     for folder in run_folders(root):
         for line in read_scores(folder):
-            path = folder.records(line["step"], line["test_set"])
-            try:
-                frame = pq.read_table(path).to_pandas()
-            except (OSError, pa.ArrowInvalid) as error:
-                raise StoreError(
-                    f"{path}: cannot be read ({str(error).splitlines()[0]}); remove the run and run it again"
-                ) from None
-            frames.append(frame.assign(run=folder.name, step=line["step"], test_set=line["test_set"]))
+            whole = wanted.whole(line)
+            parts = [(one.name, inside) for one, inside, _ in wanted.slices_of(line)]
+            if not whole and not parts:
+                continue
+            frame = _read_record(folder, line)
+            for name, inside in [(line["test_set"], slice(None))] * whole + parts:
+                frames.append(frame[inside].assign(run=folder.name, step=line["step"], test_set=name))
     if not frames:
         raise StoreError(f"{root}: no records yet; run `oodles status {root}` to see what is there")
     table: pd.DataFrame = pd.concat(frames, ignore_index=True)

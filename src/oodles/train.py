@@ -16,21 +16,23 @@ from transformers.trainer_callback import PrinterCallback
 
 from oodles.errors import ConfigError, ModelError
 from oodles.records import PromptSet, Recipe
-from oodles.scoring import causal_lm, encode, hidden_states
+from oodles.scoring import causal_lm, hidden_states
+from oodles.tokens import context_limit, encode
 
 
 def fine_tune(
     model: torch.nn.Module, tokenizer: Any, shots: PromptSet, recipe: Recipe, seed: int, callbacks: Sequence[Any]
 ) -> None:
     """Train the adapters of `model` on the shots; the callbacks evaluate on the way."""
-    encoded, targets = encode(tokenizer, shots)
+    encoded = encode(tokenizer, shots, context_limit(causal_lm(model).config))
+    targets = encoded.targets
     if recipe.loss == "answers" and any(len(t) > 1 for t in targets):
         raise ConfigError('[train] loss = "answers" takes answers of one token; use loss = "vocab"')
     if not any(p.requires_grad for p in model.parameters()):
         raise ModelError("nothing to train: no parameter of the model requires a gradient; check [lora] targets")
     data = [
         {"tokens": [*ids, *targets[p.gold][:-1]], "target": list(targets[p.gold])}
-        for ids, p in zip(encoded, shots.prompts, strict=True)
+        for ids, p in zip(encoded.prompts, shots.prompts, strict=True)
     ]
     with tempfile.TemporaryDirectory() as scratch:  # the Trainer wants a folder, though nothing is saved there
         trainer = AnswerTrainer(

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conftest import oodles
+from oodles.errors import ConfigError
+from oodles.patterns import render
+from oodles.records import Example, Pattern
+from oodles.slices import members_of, resolve_slice, sharing, slice_names
+from oodles.store import read_records, read_runs
+
+COLUMNS = {
+    "label": ["yes", "no", "yes", "no"],
+    "heuristic": ["lex", "lex", "con", "con"],
+    "subcase": ["ln_subject/object_swap", "lex", "con/yes", "c"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("hans/heuristic=lex", {"heuristic": "lex"}),
+        ("hans/yes", {"label": "yes"}),
+        ("hans/ln_subject/object_swap", {"subcase": "ln_subject/object_swap"}),
+        ("hans/ln_subject/object_swap/yes", {"subcase": "ln_subject/object_swap", "label": "yes"}),
+        ("hans/no/c/con", {"label": "no", "subcase": "c", "heuristic": "con"}),
+    ],
+)
+def test_slices_are_named_by_values(name: str, values: dict[str, str]) -> None:
+    found = resolve_slice(name, COLUMNS)
+    assert (found.parent, found.values) == ("hans", values)
+
+
+def test_unknown_and_ambiguous_slices_are_refused() -> None:
+    with pytest.raises(ConfigError, match="no such slice of 'hans'; did you mean 'ln_subject/object_swap'"):
+        resolve_slice("hans/ln_subject_object_swap", COLUMNS)
+    with pytest.raises(ConfigError, match=r"'hans/lex' may mean hans/(heuristic|subcase)=lex or .*; say which column"):
+        resolve_slice("hans/lex", COLUMNS)
+    with pytest.raises(ConfigError, match="may mean"):
+        resolve_slice("hans/con/yes", COLUMNS)  # a subcase of that name, or con and yes
+
+
+def test_every_listed_name_resolves_to_its_size() -> None:
+    for name, size in slice_names("hans", COLUMNS).items():
+        values = resolve_slice(name, COLUMNS).values
+        assert size == sum(all(COLUMNS[c][i] == v for c, v in values.items()) for i in range(4))
+
+
+def test_overlapping_slices_share_examples_and_disjoint_ones_do_not() -> None:
+    told = {n: str(resolve_slice(n, COLUMNS)) for n in ("h/heuristic=lex", "h/heuristic=con", "h/yes")}
+    shared = sharing(["h", *told], dict.fromkeys(told, "h"), told)
+    assert shared["h/heuristic=lex"] == {"h", "h/yes"}
+    assert shared["h"] == set(told)
+    assert "h/heuristic=con" not in shared["h/heuristic=lex"]
+
+
+def test_a_mask_follows_the_sample() -> None:
+    pattern = Pattern(name="q", text="{t}", answers=(" a", " b"))
+    rows = [
+        Example(id=str(i), fields={"t": f"x{i}"}, label="yn"[i % 2], answer=i % 2, slices={"k": "uv"[i // 5]})
+        for i in range(10)
+    ]
+    members = members_of(render(pattern, rows, "t", limit=6), rows)
+    mask = resolve_slice("t/u/y", members.columns).mask(members)
+    chosen = [identity for identity, inside in zip(members.ids, mask, strict=True) if inside]
+    assert set(chosen) <= {"0", "2", "4"}
+    assert len(members.ids) == 6
+
+
+@pytest.fixture(scope="module")
+def sliced(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+    """A finished study whose test set `away` has slices by `kind`."""
+    folder = tmp_path_factory.mktemp("sliced")
+    suite = 'schema = 1\nname = "toy"\n[patterns.question]\ntext = "{premise} Question: {hypothesis} Yes or No?"\n'
+    suite += 'answers = [" Yes", " No"]\ntruncate = "premise"\n'
+    for kind, name in (("train", "home"), ("test", "home"), ("test", "away"), ("test", "far")):
+        suite += f'\n[[{kind}_sets]]\nname = "{name}"\nsource = {{ file = "{name}_{kind}.csv" }}\n'
+        suite += 'labels = { e = 0, c = 1 }\nslices = ["kind"]\n'
+        lines = ["premise,hypothesis,label,kind"]
+        lines += [f"A {name} {kind} text {i}.,It is {i}.,{'ec'[i % 2]},{'uv'[i % 3 == 0]}" for i in range(24)]
+        (folder / f"{name}_{kind}.csv").write_text("\n".join(lines))
+    (folder / "suite.toml").write_text(suite)
+    (folder / "study.toml").write_text(
+        'schema = 1\nname = "toy"\nsuite = "suite.toml"\n[grid]\nmodels = ["tiny-llama-untrained"]\n'
+        'train_sets = ["home"]\nshots = [8]\nseeds = [0, 1]\n[train]\nepochs = 2\nbatch_size = 4\n'
+        'learning_rate = 1e-2\n[eval]\ntest_sets = ["home", "away/u", "far", "home/e"]\nshots = true\n'
+    )
+    done = oodles("run", folder / "study.toml", "--out", folder / "out", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_a_slice_is_read_from_the_records_of_its_set(sliced: Path) -> None:
+    table = read_runs(sliced / "out")
+    assert set(table["test_set"]) == {"home", "away", "away/u", "far", "home/e", "shots"}
+    stored = {p.stem for p in (sliced / "out" / "runs").rglob("records/*/*.parquet")}
+    assert stored == {"home", "away", "far", "shots"}  # a slice is never scored, never stored
+    accuracy = table[(table["metric"] == "accuracy") & (table["test_set"] == "away/u")]
+    records = read_records(sliced / "out")
+    for row in accuracy.itertuples():
+        mine = records[(records["run"] == row.run) & (records["step"] == row.step) & (records["test_set"] == "away")]
+        inside = mine["example"].astype(int) % 3 != 0
+        assert row.value == pytest.approx(mine.loc[inside, "correct"].mean())
+        assert row.n == inside.sum() == 16
+    part = records[records["test_set"] == "away/u"]
+    assert len(part) == 16 * len(accuracy)
+
+
+def test_roles_of_slices_and_shots(sliced: Path) -> None:
+    table = read_runs(sliced / "out")
+    roles = dict(zip(table["test_set"], table["role"], strict=True))
+    assert roles["away/u"] == "ood"
+    assert roles["home/e"] == roles["shots"] == "other"
+    told = table[table["test_set"] == "away/u"].iloc[0]
+    assert (told["slice_of"], json.loads(told["slice"])) == ("away", {"kind": "u"})
+
+
+def test_slices_can_be_chosen_after_the_runs(sliced: Path) -> None:
+    table = read_runs(sliced / "out", ["away/v/e", "far"])
+    assert set(table["test_set"]) == {"home", "away/v/e", "far"}
+    done = oodles("analyse", sliced / "out", "--test-set", "away/kind=v", "--test-set", "far", "--json")
+    assert {(r["a"], r["b"]) for r in json.loads(done.stdout)} == {("away/kind=v", "far")}
+    done = oodles("analyse", sliced / "out", "--test-set", "awai")
+    assert done.returncode == 2
+    assert "no scores of test set 'awai'; did you mean 'away'?" in done.stderr
+
+
+def test_a_set_is_not_correlated_with_what_shares_its_examples(sliced: Path) -> None:
+    names = ["away", "away/u", "away/v", "away/e", "far"]
+    options = [option for name in names for option in ("--test-set", name)]
+    rows = json.loads(oodles("analyse", sliced / "out", *options, "--json").stdout)
+    pairs = {(r["a"], r["b"]) for r in rows}
+    assert ("away/u", "away/v") in pairs
+    assert not pairs & {("away", "away/u"), ("away", "away/e"), ("away/e", "away/u"), ("away/e", "away/v")}
+
+
+def test_a_slice_that_does_not_exist_stops_before_training(sliced: Path) -> None:
+    asked = 'eval.test_sets=["home", "away/w", "far"]'
+    done = oodles("run", sliced / "study.toml", "--set", asked, "--out", sliced / "none", cwd=sliced)
+    assert done.returncode == 2
+    assert "test set 'away/w': no such slice of 'away'" in done.stderr
+    assert not (sliced / "none").exists()
+
+
+def test_the_report_and_the_list_know_slices(sliced: Path) -> None:
+    assert oodles("report", sliced / "out").returncode == 0
+    page = (sliced / "out" / "report.html").read_text()
+    assert "away/u" in page
+    assert "shots" in page
+    listed = json.loads(oodles("suites", sliced / "suite.toml", "--slices", "--json").stdout)
+    assert {"slice": "away/u", "column": "kind", "n": 16} in listed
+
+
+def test_changed_data_are_not_mixed_with_earlier_scores(sliced: Path, tmp_path: Path) -> None:
+    """The same study on data that changed: refused, and nothing is lost."""
+    import shutil
+
+    shutil.copytree(sliced, tmp_path / "copy")
+    folder = tmp_path / "copy"
+    far = folder / "far_test.csv"
+    far.write_text(far.read_text().replace("It is 3.", "It is three."))
+    more = ["--set", "grid.seeds=[0, 1, 2]"]
+    done = oodles("run", folder / "study.toml", "--out", folder / "out", *more, cwd=folder)
+    assert done.returncode == 2
+    assert "test set 'far' was" in done.stderr
+    assert "its data or labels differ" in done.stderr
+    assert len(read_runs(folder / "out")["run"].unique()) == 2
