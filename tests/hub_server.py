@@ -5,9 +5,9 @@ It is not the hub. It lets the real `datasets` and `huggingface_hub` run end to 
     with HubServer({"org/name": Repository({"README.md": b"..."})}) as hub:
         subprocess.run([...], env={**os.environ, "HF_ENDPOINT": hub.url})
 
-Simulated: what is in a repository at a revision (`/api/datasets/ID`, `.../revision/REV`, `.../tree/REV`,
-`.../paths-info/REV`), its files (`/datasets/ID/resolve/REV/PATH`; data files are redirected to another host name, as
-the hub does with its CDN) and the error codes the libraries look at. Plain files are served at `/files/NAME`.
+Simulated: what is in a repository at a revision (`/api/datasets/ID`, `.../revision/REV`, `.../tree/REV`), its files
+(`/datasets/ID/resolve/REV/PATH`; Parquet files are redirected to another host name, as the hub does with its CDN) and
+the error codes the libraries look at. Plain files are served at `/files/NAME`.
 Left out: accounts and tokens, gated sets, rate limits, the Xet protocol, range requests, the data set viewer.
 """
 
@@ -17,6 +17,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Mapping
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
@@ -61,6 +62,8 @@ class HubServer:
         self.port = self._server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.cdn = f"http://localhost:{self.port}/cdn"
+        contents = (c for r in repositories.values() for held in r.commits.values() for c in held.values())
+        self.stored = {_sha256(content): content for content in contents}
 
     def __enter__(self) -> HubServer:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -88,20 +91,17 @@ def _handler(hub: HubServer) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             self._answer()
 
-        def do_POST(self) -> None:
-            self._answer(self.rfile.read(int(self.headers.get("Content-Length", 0))))
-
-        def _answer(self, body: bytes = b"") -> None:
+        def _answer(self) -> None:
             url = urlsplit(self.path)
             hub.asked.append(f"{self.command} {self.path}")
             parts = [unquote(part) for part in url.path.strip("/").split("/")]
             try:
                 if parts[:2] == ["api", "datasets"]:
-                    self._api("/".join(parts[2:4]), parts[4:], parse_qs(url.query), body)
+                    self._api("/".join(parts[2:4]), parts[4:], parse_qs(url.query))
                 elif parts[0] == "datasets" and parts[3:4] == ["resolve"]:
                     self._resolve("/".join(parts[1:3]), parts[4], "/".join(parts[5:]))
                 elif parts[0] == "cdn":
-                    self._send(self._stored(parts[1]), {"ETag": f'"{parts[1]}"'})
+                    self._send(hub.stored[parts[1]], {"ETag": f'"{parts[1]}"'})
                 elif parts[0] == "files" and parts[-1] in hub.files:
                     self._send(hub.files[parts[-1]])
                 else:
@@ -109,7 +109,7 @@ def _handler(hub: HubServer) -> type[BaseHTTPRequestHandler]:
             except _MissingError as missing:
                 self._send(b'{"error":"not found"}', {"X-Error-Code": str(missing)}, 404)
 
-        def _api(self, name: str, rest: list[str], query: Mapping[str, list[str]], body: bytes) -> None:
+        def _api(self, name: str, rest: list[str], query: Mapping[str, list[str]]) -> None:
             repository = self._repository(name)
             verb, revision = rest[0] if rest else "", rest[1] if len(rest) > 1 else "main"
             commit, files = self._commit(repository, revision)
@@ -120,9 +120,6 @@ def _handler(hub: HubServer) -> type[BaseHTTPRequestHandler]:
                 )
             elif verb == "tree":
                 self._json(_tree(files, "/".join(rest[2:]), query.get("recursive") in (["true"], ["True"])))
-            elif verb == "paths-info":
-                asked = parse_qs(body.decode()).get("paths") or json.loads(body)["paths"]
-                self._json([entry for entry in _tree(files, "", True) if entry["path"] in asked])
             else:
                 raise _MissingError("EntryNotFound")
 
@@ -139,7 +136,7 @@ def _handler(hub: HubServer) -> type[BaseHTTPRequestHandler]:
             if not path.endswith(".parquet"):
                 self._send(content, headers)
                 return
-            digest = hashlib.sha256(content).hexdigest()
+            digest = _sha256(content)
             headers |= {"X-Linked-Etag": f'"{digest}"', "X-Linked-Size": str(len(content))}
             self._send(b"", {**headers, "Location": f"{hub.cdn}/{digest}"}, 302)
 
@@ -154,10 +151,6 @@ def _handler(hub: HubServer) -> type[BaseHTTPRequestHandler]:
                 raise _MissingError("RevisionNotFound")
             return commit, repository.commits[commit]
 
-        def _stored(self, digest: str) -> bytes:
-            contents = (c for r in hub.repositories.values() for files in r.commits.values() for c in files.values())
-            return next(content for content in contents if hashlib.sha256(content).hexdigest() == digest)
-
         def _json(self, value: object) -> None:
             self._send(json.dumps(value).encode(), {"Content-Type": "application/json"})
 
@@ -171,6 +164,11 @@ def _handler(hub: HubServer) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(content)
 
     return Handler
+
+
+@cache
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _tree(files: Files, folder: str, recursive: bool) -> list[dict[str, Any]]:

@@ -35,3 +35,11 @@ def test_shots_must_divide_by_the_labels_and_exist() -> None:
 def test_hash_sees_the_content() -> None:
     changed = [Example(id=e.id, fields={"x": "!"}, label=e.label, answer=e.answer) for e in ROWS]
     assert draw(changed, "t", 30, 0).hash != draw(ROWS, "t", 30, 0).hash
+
+
+def test_nested_draws_contain_the_smaller() -> None:
+    small, large = draw(ROWS, "t", 15, 0, nested=True), draw(ROWS, "t", 30, 0, nested=True)
+    assert {e.id for e in small.examples} < {e.id for e in large.examples}
+    assert Counter(e.label for e in small.examples) == {"a": 5, "b": 5, "c": 5}
+    assert draw(ROWS, "t", 15, 1, nested=True).hash != small.hash
+    assert draw(ROWS[::-1], "t", 15, 0, nested=True).hash == small.hash

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oodles.errors import DataError
-from oodles.files import ABSENT, SUFFIXES, read_file
+from oodles.files import ABSENT, SUFFIXES, Rows, read_file
 
 STRANGE = [
     "{premise} }{ {{}} {0}",
@@ -55,6 +55,14 @@ def write(path: Path, rows: list[dict[str, str]]) -> Path:
     return path
 
 
+def tried(path: Path) -> tuple[Rows | None, str]:
+    """What was read, or why not."""
+    try:
+        return read_file(path, "s/t"), ""
+    except DataError as error:
+        return None, str(error)
+
+
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
 @slow_ok
 @given(st.lists(st.tuples(strange_text, strange_text), min_size=1, max_size=5))
@@ -79,11 +87,9 @@ def test_tab_separated_texts_come_back_as_they_were(tmp_path: Path, cells: list[
 def test_any_bytes_are_read_or_refused_in_one_line(tmp_path: Path, suffix: str, data: bytes) -> None:
     path = tmp_path / f"t{suffix}"
     path.write_bytes(data)
-    try:
-        read_file(path, "s/t")
-    except DataError as error:
-        assert str(path) in str(error)
-        assert "\n" not in str(error).replace(str(path), "")
+    _, refusal = tried(path)
+    assert str(path) in refusal or not refusal
+    assert "\n" not in refusal
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -95,11 +101,9 @@ def test_a_damaged_byte_gives_rows_or_one_line(tmp_path: Path, suffix: str, plac
     data = bytearray(path.read_bytes())
     data[place % len(data)] = value
     path.write_bytes(bytes(data))
-    try:
-        found = read_file(path, "s/t")
-        assert all(len(column) == found.size for column in found.columns.values())
-    except DataError as error:
-        assert str(path) in str(error)
+    found, refusal = tried(path)
+    assert str(path) in refusal or found is not None
+    assert found is None or all(len(column) == found.size for column in found.columns.values())
 
 
 def test_a_column_missing_in_row_7001_leaves_a_gap_there(tmp_path: Path) -> None:

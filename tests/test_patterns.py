@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oodles.errors import DataError
+from oodles.errors import DataError, OodlesError
 from oodles.patterns import render, sample
 from oodles.records import Example, Pattern
 
@@ -68,3 +70,66 @@ def test_examples_of_one_premise_are_drawn_together() -> None:
 def test_a_limit_above_the_size_keeps_all() -> None:
     assert len(sample(rows(10), 50, "premise")) == 10
     assert render(PATTERN, rows(10), "t", limit=4).limit == 4
+
+
+# a function in place of a pattern, and what may be shortened
+
+
+def shout(fields: Mapping[str, str]) -> str:
+    return f"{fields['premise']}!! {fields['hypothesis'].upper()} True or False?"
+
+
+def test_a_function_writes_the_prompt_and_its_field_is_found() -> None:
+    pattern = Pattern(name="f", text=shout, answers=(" True", " False"), truncate="premise")
+    prompt = render(pattern, [example(1)], "t").prompts[0]
+    assert prompt.text == "P.!! H1. True or False?"
+    assert prompt.cut == (0, 2)
+    changed = replace(pattern, truncate="hypothesis")  # the function changes this field, so it cannot be shortened
+    assert render(changed, [example(1)], "t").prompts[0].cut is None
+
+
+def test_a_function_that_fails_names_the_example() -> None:
+    broken = Pattern(name="f", text=lambda fields: fields["premis"], answers=(" a", " b"))
+    with pytest.raises(DataError, match=r"t: pattern 'f' failed on example 1 \(KeyError: 'premis'\)"):
+        render(broken, [example(1)], "t")
+    silent = Pattern(name="f", text=lambda _: None, answers=(" a", " b"))  # type: ignore[arg-type,return-value]
+    with pytest.raises(DataError, match="gave NoneType on example 1, expected a text"):
+        render(silent, [example(1)], "t")
+
+
+def test_functions_are_known_by_name_and_source() -> None:
+    one = Pattern(name="f", text=shout, answers=(" a", " b"))
+    assert one.identity[0].startswith(f"function {__name__}.shout ")
+    other = Pattern(name="f", text=lambda _: "x", answers=(" a", " b"))
+    assert one.identity != other.identity
+
+
+def test_a_label_without_an_answer_is_refused() -> None:
+    three = Example(id="1", fields={"premise": "P.", "hypothesis": "H."}, label="n", answer=2)
+    with pytest.raises(DataError, match="label 'n' is answer number 2, pattern 'q' has 2"):
+        render(PATTERN, [three], "t")
+
+
+@given(st.text(), st.text())
+def test_the_cut_is_the_field(premise: str, hypothesis: str) -> None:
+    one = Example(id="1", fields={"premise": premise, "hypothesis": hypothesis}, label="e", answer=0)
+    prompt = render(PATTERN, [one], "t").prompts[0]
+    assert prompt.cut is not None
+    assert prompt.text[slice(*prompt.cut)] == premise
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_braces_in_a_pattern_are_written_twice(text: str) -> None:
+    written = text.replace("{", "{{").replace("}", "}}")
+    pattern = Pattern(name="q", text=written + "{premise}", answers=(" Yes", " No"))
+    assert render(pattern, [example(1)], "t").prompts[0].text == text + "P."
+
+
+@given(st.text(st.sampled_from("{}ab!:0. "), max_size=12))
+def test_any_pattern_renders_or_is_refused_in_one_line(text: str) -> None:
+    refusal = ""
+    try:
+        render(Pattern(name="q", text=text, answers=(" Yes", " No")), [example(1)], "t")
+    except OodlesError as error:
+        refusal = str(error)
+    assert "\n" not in refusal

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -7,7 +8,7 @@ import pytest
 
 from oodles.errors import DataError
 from oodles.records import DataSet, Source, Suite
-from oodles.sources import load_examples, set_hash
+from oodles.sources import load_examples, load_origin, set_hash
 from oodles.suite import load_suite
 
 ROWS = pd.DataFrame(
@@ -128,3 +129,63 @@ def test_nothing_in_a_cell_is_an_error_that_names_the_row(tmp_path: Path) -> Non
     (tmp_path / "t.jsonl").write_text('{"premise": "A.", "label": 0}\n{"premise": \n')
     with pytest.raises(DataError, match=r"t\.jsonl line 2: not JSON"):
         load_examples(suite_in(tmp_path), data)
+
+
+# copies of hub data sets in a folder
+
+HUB = with_(DATA, name="away", source=Source(hub="org/away", split="test"))
+
+
+@pytest.mark.parametrize("place", ["away", "s/away"])
+def test_a_folder_with_copies_is_looked_at_first(tmp_path: Path, place: str) -> None:
+    (tmp_path / place).mkdir(parents=True)
+    ROWS.to_parquet(tmp_path / place / "test.parquet")
+    suite = replace(suite_in(tmp_path), data=str(tmp_path))
+    assert [e.id for e in load_examples(suite, HUB)] == ["5", "7"]
+    assert load_origin(suite, HUB).origin.endswith("away/test.parquet")
+    assert load_origin(suite, HUB).counts == {"0": 1, "1": 1, "2": 1}
+
+
+def test_a_set_that_is_nowhere_says_what_to_fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OODLES_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(DataError, match=r"oodles fetch s --to DIR.*--data DIR") as caught:
+        load_examples(replace(suite_in(tmp_path), data=str(tmp_path)), HUB)
+    assert "HF_HUB_OFFLINE" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    data = DataSet(name="t", source=Source(file="t.jsonl"), labels={"0": 0})
+    path.write_text('{"premise": "A.", "label": 0}\n')
+    assert len(load_examples(suite_in(tmp_path), data)) == 1
+    path.write_text('{"premise": "A.", "label": 0}\n{"premise": "B.", "label": 0}\n')
+    assert len(load_examples(suite_in(tmp_path), data)) == 2
+
+
+def test_nested_cells_are_reached_by_a_path(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text(
+        '{"q": "Who?", "choices": {"text": ["I", "you"]}, "label": 0}\n{"q": "What?", "choices": {"text": ["x"]}, "label": 0}\n'
+    )
+    data = DataSet(name="t", source=Source(file="t.jsonl"), labels={"0": 0}, columns={"q": "q", "a": "choices.text.0"})
+    assert [e.fields["a"] for e in load_examples(suite_in(tmp_path), data)] == ["I", "x"]
+    with pytest.raises(DataError, match=r"t\.jsonl row 2: no 'choices\.text\.1' there"):
+        load_examples(suite_in(tmp_path), with_(data, columns={"q": "q", "a": "choices.text.1"}))
+    with pytest.raises(DataError, match=r"t\.jsonl row 1: column 'choices\.text' holds a list, expected text"):
+        load_examples(suite_in(tmp_path), with_(data, columns={"q": "q", "a": "choices.text"}))
+
+
+def test_a_column_missing_in_one_row_names_file_and_row(tmp_path: Path) -> None:
+    lines = ['{"premise": "P.", "label": 0}'] * 8000
+    lines[7000] = '{"label": 0}'
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    data = DataSet(name="t", source=Source(file="t.jsonl"), labels={"0": 0})
+    with pytest.raises(DataError, match=r"s/t: .*t\.jsonl row 7001: no 'premise' there"):
+        load_examples(suite_in(tmp_path), data)
+
+
+def test_labels_get_their_names(tmp_path: Path) -> None:
+    ROWS.to_parquet(tmp_path / "t.parquet")
+    named = with_(DATA, label_names={"0": "yes", "1": "so", "2": "no"}, labels={"yes": 0, "no": 1}, drop=("so",))
+    examples = load_examples(suite_in(tmp_path), named)
+    assert [(e.label, e.answer) for e in examples] == [("yes", 0), ("no", 1)]

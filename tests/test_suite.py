@@ -54,6 +54,14 @@ def test_your_own_toml_works_like_a_name(toy_suite: Path) -> None:
         ('source = { file = "home.csv" }', 'source = { split = "test" }', r"expected one of generator, file, hub"),
         ('name = "home"', 'naem = "home"', r"unknown key 'naem'; did you mean 'name'"),
         ('name = "away"', 'name = "a/b"', r"name 'a/b'"),
+        ('name = "away"', 'name = "shots"', r"name 'shots' in test sets is kept for a run's own shots"),
+        ('name = "away"', 'name = "away"\npattern = "questin"', r"did you mean 'question'"),
+        ('name = "away"', 'name = "away"\nexpect = { x = 3 }', r"expect names label 'x'"),
+        ('name = "away"', 'name = "away"\nlabel_names = { "0" = "x" }', r"neither mapped nor dropped"),
+        ('{ file = "away.csv" }', '{ hub = "org/away" }', r"source has no split"),
+        ("{premise} Question", "{premise!r} Question", r"field 'premise!r'; expected a plain name"),
+        ("{premise} Question", "{premise} {premise} Question", r"which the text uses twice"),
+        ('truncate = "premise"', "max_tokens = 0", r"max_tokens is 0, expected at least 1"),
         ('name = "away"', 'name = "far"', r"two test sets are named 'far'"),
     ],
 )
@@ -75,3 +83,17 @@ def test_unknown_names_offer_the_nearest() -> None:
         train_set_of(suite, "dayly")
     with pytest.raises(ConfigError, match="did you mean 'question'"):
         pattern_of(suite, "questions")
+
+
+def test_a_folder_with_data_must_exist(toy_suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"--data none: no such folder"):
+        load_suite(toy_suite, data="none")
+    monkeypatch.setenv("OODLES_DATA", "none")
+    with pytest.raises(ConfigError, match=r"OODLES_DATA none: no such folder"):
+        load_suite(toy_suite)
+    assert load_suite(toy_suite, data=toy_suite.parent).data == str(toy_suite.parent)
+
+
+def test_a_slice_stands_for_its_set() -> None:
+    suite = load_suite("mini")
+    assert [s.name for s in select_test_sets(suite, ("news/x", "daily", "news"))] == ["news", "daily"]

@@ -102,6 +102,18 @@ def audit_grid(grid: Grid, *, notes: bool = True, say: Say = lambda _: None) -> 
     return _audit(view, say)
 
 
+def audit_data(suite: Suite, test_sets: Sequence[str] = ()) -> Audit:
+    """Only what the data themselves show at once: labels, counts, pinned rows."""
+    findings: list[Finding] = []
+    pinned = read_pins(suite)
+    for data in select_test_sets(suite, tuple(test_sets)):
+        examples = load_examples(suite, data)
+        findings += checks.check_labels(data, "test", load_origin(suite, data), examples)
+        if data.name in pinned:
+            findings += checks.check_pins(data, examples, pinned[data.name])
+    return Audit(suite=suite.name, findings=tuple(findings), sets=())
+
+
 def stop_on_errors(audit: Audit, allow: Sequence[str]) -> None:
     """One line about the errors that are not allowed, if there are any."""
     errors = audit.errors(allow)

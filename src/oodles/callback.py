@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oodles.audit import audit_data, stop_on_errors
 from oodles.config import build
 from oodles.environment import environment
 from oodles.errors import ConfigError, MissingExtraError, ModelError, StoreError
@@ -104,6 +105,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
     pattern, test_sets, limit, limit_in_domain, batch_tokens, keep_adapters : as in a study's TOML.
     model, shots, seed : what the long table should say of the run.
     tokenizer : if the Trainer has no ``processing_class``.
+    allow : codes of audit errors that shall not stop it; see ``oodles check``.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         model: str = "",
         shots: int | None = None,
         seed: int | None = None,
+        allow: Sequence[str] = (),
         **options: Any,
     ) -> None:
         self._suite = load_suite(suite)
@@ -130,6 +133,8 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         select_test_sets(self._suite, (in_domain,))
         self._pattern = pattern if isinstance(pattern, Pattern) else pattern_of(self._suite, pattern)
         self._evaluation = evaluation or build(Evaluation, _as_toml(options), "OODCallback")
+        if not isinstance(run, RunFolder):  # our own runs are audited before they start
+            stop_on_errors(audit_data(self._suite, self._evaluation.test_sets), allow)
         rendered = render_sets(self._suite, self._pattern, in_domain, self._evaluation, examples)
         self._sets = tuple(r.prompts for r in rendered)
         self._members = tuple(r.members for r in rendered)

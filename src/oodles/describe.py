@@ -22,24 +22,28 @@ def describe_suite(suite: Suite, *, baseline: bool = False) -> list[dict[str, An
 
 
 def _describe_set(suite: Suite, kind: str, data: DataSet, baseline: bool) -> dict[str, Any]:
-    examples = load_examples(suite, data)
-    counts = Counter(e.label for e in examples)
-    gold = Counter(e.answer for e in examples)
+    here = data.source.hub is None or locate(suite, data) is not None
+    examples = load_examples(suite, data) if here else ()  # to show a suite is no reason to fetch it
+    counts = Counter(e.label for e in examples) or Counter({k: n for k, n in data.expect.items() if k in data.labels})
+    gold: Counter[int] = Counter()
+    for label, count in counts.items():
+        gold[data.labels[label]] += count
     facts = {
         "set": data.name,
         "kind": kind,
-        "examples": len(examples),
+        "here": here,
+        "examples": counts.total(),
         "labels": ", ".join(f"{label} {count}" for label, count in sorted(counts.items())),
         "dropped": ", ".join(data.drop) or "none",
-        "chance": max(gold.values()) / len(examples),
+        "chance": max(gold.values()) / gold.total() if gold else None,
         "description": data.description,
         "tags": list(data.tags),
         "caveats": list(data.caveats),
         "licence": data.licence,
         "citation": data.citation,
-        "origin": load_origin(suite, data).origin,
+        "origin": load_origin(suite, data).origin if here else f"hub {data.source.hub}",
     }
-    if baseline:
+    if baseline and here:
         from oodles.checks import check_hypothesis_only  # loads scipy
         from oodles.patterns import shared_field
 

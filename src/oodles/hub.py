@@ -273,7 +273,7 @@ def _is_converted(hub: str, commit: str | None, config: str | None) -> bool:
 def _ask(source: Source, hub: str, revision: str | None) -> tuple[str, list[str]]:
     """The commit that a revision is, and the files it holds: one request that fails soon if the hub is out of reach."""
     from huggingface_hub import HfApi
-    from huggingface_hub.utils import (
+    from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
         HFValidationError,

@@ -26,9 +26,14 @@ def show_suite(suite: Suite, sets: Sequence[dict[str, Any]], console: Console) -
     rows = []
     for one in sets:
         cells = [str(one[c]) for c in ("set", "kind", "examples", "labels", "dropped")]
-        cells += [f"{one['chance']:.3f}", ", ".join(one["tags"]), one["description"], one["licence"]]
+        cells += [f"{one['chance']:.3f}" if one["chance"] else "-", ", ".join(one["tags"]), one["description"]]
+        cells.append(one["licence"])
         rows.append(cells + ([f"{one['baseline']:.2f}" if one.get("baseline") else "-"] if baseline else []))
     _table(console, [*columns, *(["hypothesis-only"] if baseline else [])], rows)
+    away = [s["set"] for s in sets if not s["here"]]
+    if away:
+        _line(console, f"\nnot here, so the numbers are the expected ones: {', '.join(dict.fromkeys(away))}")
+        _line(console, f"fetch them: oodles fetch {suite.name}, or pass a folder with copies: --data DIR")
     caveats = [(s["set"], c) for s in sets if s["kind"] == "test" for c in s["caveats"]]
     if caveats:
         _line(console, "\ncaveats")
