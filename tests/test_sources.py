@@ -165,7 +165,8 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
 
 def test_nested_cells_are_reached_by_a_path(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text(
-        '{"q": "Who?", "choices": {"text": ["I", "you"]}, "label": 0}\n{"q": "What?", "choices": {"text": ["x"]}, "label": 0}\n'
+        '{"q": "Who?", "choices": {"text": ["I", "you"]}, "label": 0}\n'
+        '{"q": "What?", "choices": {"text": ["x"]}, "label": 0}\n'
     )
     data = DataSet(name="t", source=Source(file="t.jsonl"), labels={"0": 0}, columns={"q": "q", "a": "choices.text.0"})
     assert [e.fields["a"] for e in load_examples(suite_in(tmp_path), data)] == ["I", "x"]
