@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from oodles.errors import DataError
 from oodles.records import DataSet, Source, Suite
-from oodles.sources import load_examples, load_origin, set_hash
+from oodles.sources import fetch_sets, load_examples, load_origin, set_hash
 from oodles.suite import load_suite
 
 ROWS = pd.DataFrame(
@@ -190,3 +191,34 @@ def test_labels_get_their_names(tmp_path: Path) -> None:
     named = with_(DATA, label_names={"0": "yes", "1": "so", "2": "no"}, labels={"yes": 0, "no": 1}, drop=("so",))
     examples = load_examples(suite_in(tmp_path), named)
     assert [(e.label, e.answer) for e in examples] == [("yes", 0), ("no", 1)]
+
+
+def test_fetching_leaves_a_strangers_file_alone(tmp_path: Path) -> None:
+    (tmp_path / "to" / "away").mkdir(parents=True)
+    ROWS.to_parquet(tmp_path / "to" / "away" / "test.parquet")
+    suite = replace(suite_in(tmp_path), test_sets={"away": HUB})
+    with pytest.raises(DataError, match=r"away/test\.parquet is there and no copy of org/away; choose another --to"):
+        fetch_sets(suite, tmp_path / "to", print)
+    with pytest.raises(DataError, match="nothing to fetch"):
+        fetch_sets(suite_in(tmp_path), tmp_path / "to", print)
+
+
+def test_what_was_fetched_is_read_from_the_folder_and_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub's own loading code on a local folder in the hub's layout; then neither it nor the hub is needed."""
+    pytest.importorskip("datasets")
+    (tmp_path / "repo" / "data").mkdir(parents=True)
+    ROWS.to_parquet(tmp_path / "repo" / "data" / "test-00000-of-00001.parquet")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "hf"))
+    monkeypatch.setenv("OODLES_CACHE", str(tmp_path / "cache"))
+    data = with_(HUB, source=Source(hub=str(tmp_path / "repo"), split="test"))
+    suite = replace(suite_in(tmp_path), test_sets={"away": data})
+    for folder in (tmp_path / "to", None):
+        ((_, path, held),) = fetch_sets(suite, folder, print)
+        assert held.rows == 3
+        assert fetch_sets(suite, folder, print)[0][2] == held  # again: nothing to do
+        assert path.with_suffix(".json").is_file()
+    shutil.rmtree(tmp_path / "repo")
+    assert [e.id for e in load_examples(replace(suite, data=str(tmp_path / "to")), data)] == ["5", "7"]
+    assert [e.id for e in load_examples(suite, data)] == ["5", "7"]

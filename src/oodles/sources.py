@@ -104,9 +104,12 @@ def fetch_sets(suite: Suite, folder: Path | None, say: Callable[[str], None]) ->
         where = f"{suite.name}/{data.name}"
         path = cached(suite, data) if folder is None else folder / data.name / f"{data.source.split}.parquet"
         held = provenance_of(path) if path.is_file() else None
-        if path.is_file() and (held is None or not matches(held, data.source)):
-            raise DataError(f"{where}: {path} is there and holds something else; choose another --to or remove it")
-        if held is None:
+        stranger = held is None or not matches(held, data.source)
+        if folder is not None and path.is_file() and stranger:
+            raise DataError(
+                f"{where}: {path} is there and no copy of {data.source.hub}; choose another --to or remove it"
+            )
+        if held is None or stranger:
             say(f"{where}: fetching {data.source.hub} {data.source.config or ''} {data.source.split}")
             held = bring(data.source, path, where, say)
         found.append((data, path, held))
