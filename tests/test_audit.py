@@ -265,3 +265,19 @@ def test_severities_are_what_scripts_rely_on() -> None:
         "prompt-long",
         "prompt-failed",
     }
+
+
+def test_how_many_prompts_were_shortened_is_recorded_and_shown(suite: Path, tiny_model: Path) -> None:
+    edit(suite, 'truncate = "premise"', 'truncate = "premise"\nmax_tokens = 45')
+    out = suite.parent / "out"
+    done = oodles("run", suite.parent / "study.toml", "--out", out, cwd=suite.parent)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in (next((out / "runs").iterdir()) / "scores.jsonl").read_text().splitlines()]
+    shortened = {line["test_set"]: line["shortened"] for line in lines}
+    finding = next(
+        f for f in audit_suite(load_suite(suite), "tiny-llama-untrained").findings if f.code == "prompt-shortened"
+    )
+    assert shortened[finding.where.split(",")[0]] == len(finding.items) > 0
+    assert oodles("report", out).returncode == 0
+    name, count = next((n, c) for n, c in shortened.items() if c)
+    assert f"{name}: {count} of 12 prompts were shortened to fit" in (out / "report.html").read_text()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from conftest import oodles
+from conftest import oodles, write_rows
 from oodles.config import load_study
 from oodles.errors import ConfigError, ModelError, StoreError
 from oodles.grid import expand, schedule_of
@@ -222,3 +222,18 @@ def test_the_command_line_reports_the_outcome(toy_study: Path, tmp_path: Path) -
     assert "left]" in done.stderr  # progress with the time left, on stderr
     shown = oodles("status", tmp_path / "out", "--json")
     assert [(r["status"], r["step"], r["scores"]) for r in json.loads(shown.stdout)] == [("done", 4, 12)] * 2
+
+
+def test_two_train_sets_in_one_folder_keep_their_own_roles(toy_study: Path, toy_suite: Path, tmp_path: Path) -> None:
+    """Step 0 is computed once and taken over; what is in-domain differs from run to run."""
+    text = toy_suite.read_text()
+    extra = text[text.index("[[train_sets]]") : text.index("[[test_sets]]")].replace('"home"', '"away"')
+    toy_suite.write_text(text + extra.replace("home_train.csv", "away_train.csv"))
+    write_rows(tmp_path / "away_train.csv", "away_train", 40)
+    both = ['grid.train_sets=["home", "away"]', "grid.seeds=[0]"]
+    run(load_study(toy_study, both), tmp_path / "out")
+    table = read_runs(tmp_path / "out")
+    roles = table.drop_duplicates(["train_set", "test_set"]).set_index(["train_set", "test_set"])["role"]
+    assert roles["home", "home"] == roles["away", "away"] == "in_domain"
+    assert roles["home", "away"] == roles["away", "home"] == "ood"
+    assert table.groupby(["run", "test_set"])["role"].nunique().max() == 1

@@ -145,9 +145,9 @@ def whole_audit(real_data: Path, smollm2_tokenizer: Any) -> dict[str, Any]:
     """`oodles check --suite nli` as a user calls it, with its time and memory."""
     start = time.perf_counter()
     code = (
-        "import resource, sys\nfrom oodles.cli import main\n"
+        "import re, sys\nfrom pathlib import Path\nfrom oodles.cli import main\n"
         "try:\n    main()\nfinally:\n"
-        "    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)\n"
+        "    print(re.findall(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[0], file=sys.stderr)\n"
     )
     import subprocess
 

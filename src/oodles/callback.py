@@ -19,6 +19,7 @@ from oodles.audit import audit_data, stop_on_errors
 from oodles.config import build
 from oodles.environment import environment
 from oodles.errors import ConfigError, MissingExtraError, ModelError, StoreError
+from oodles.grid import check_slices
 from oodles.patterns import render
 from oodles.records import SHOTS, Evaluation, Example, Pattern, PromptSet, Suite, describe_text, role_of
 from oodles.schedule import schedule
@@ -134,6 +135,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         self._pattern = pattern if isinstance(pattern, Pattern) else pattern_of(self._suite, pattern)
         self._evaluation = evaluation or build(Evaluation, _as_toml(options), "OODCallback")
         if not isinstance(run, RunFolder):  # our own runs are audited before they start
+            check_slices(self._suite, self._evaluation.test_sets)
             stop_on_errors(audit_data(self._suite, self._evaluation.test_sets), allow)
         rendered = render_sets(self._suite, self._pattern, in_domain, self._evaluation, examples)
         self._sets = tuple(r.prompts for r in rendered)
@@ -222,13 +224,14 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         donated = self._donated(step)
         for prompts in self._sets:
             self._tell(doing=f"{self._folder.name} step {step}/{state.max_steps} {prompts.name}")
+            role = role_of(prompts.name, self._in_domain)
             line = donated.get((prompts.name, prompts.hash))
             if line is not None and self._baseline is not None:
-                copy_score(self._baseline, self._folder, line)
+                copy_score(self._baseline, self._folder, line, role)
                 copied.add(prompts.name)
             else:
                 predictions = predict(model, self._plans[prompts.name], prompts)
-                role, cut = role_of(prompts.name, self._in_domain), self._plans[prompts.name].shortened
+                cut = self._plans[prompts.name].shortened
                 line = commit(self._folder, step, prompts, predictions, role, shortened=cut)
             values[prompts.name] = line["metrics"]
             self._tell(work=0.0 if prompts.name in copied else characters(prompts))
@@ -271,8 +274,11 @@ def save_adapter(model: Any, path: Path) -> None:
         return
     aside = path.with_name(f".{path.name}.part")
     with disk_errors(path):
-        shutil.rmtree(aside, ignore_errors=True)
-        model.save_pretrained(aside)
-        (aside / "README.md").unlink(missing_ok=True)  # a model card template with nothing filled in
-        shutil.rmtree(path, ignore_errors=True)
-        aside.rename(path)
+        try:
+            shutil.rmtree(aside, ignore_errors=True)
+            model.save_pretrained(aside)
+            (aside / "README.md").unlink(missing_ok=True)  # a model card template with nothing filled in
+            shutil.rmtree(path, ignore_errors=True)
+            aside.rename(path)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)

@@ -201,7 +201,7 @@ def suites(
         patterns = {n: {"text": p.text, "answers": list(p.answers)} for n, p in suite.patterns.items()}
         _print_json({"name": suite.name, "description": suite.description, "patterns": patterns, "sets": sets})
         return
-    show_suite(suite, sets, _wide_console())
+    show_suite(suite, sets, Console(width=None if sys.stdout.isatty() else 180))
 
 
 @app.command()

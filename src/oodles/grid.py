@@ -104,7 +104,7 @@ def schedule_of(spec: RunSpec) -> tuple[int, ...]:
 
 def _check_test_sets(suite: Suite, study: Study) -> None:
     names = {data.name for data in select_test_sets(suite, study.evaluation.test_sets)}
-    _check_slices(suite, study.evaluation.test_sets)
+    check_slices(suite, study.evaluation.test_sets)
     for train_set in study.train_sets:
         if not any(role_of(name, train_set) == "in_domain" for name in names):
             raise ConfigError(
@@ -116,7 +116,7 @@ def _check_test_sets(suite: Suite, study: Study) -> None:
         )
 
 
-def _check_slices(suite: Suite, names: tuple[str, ...]) -> None:
+def check_slices(suite: Suite, names: tuple[str, ...]) -> None:
     """A slice that does not exist is an error before anything is trained."""
     for name in filter(is_slice, names):
         examples = load_examples(suite, select_test_sets(suite, (name,))[0])

@@ -224,8 +224,11 @@ def commit(
     return line
 
 
-def copy_score(donor: RunFolder, folder: RunFolder, line: Mapping[str, Any]) -> None:
-    """Take over an evaluation that is known to be the same, e.g. the untrained model's at step 0."""
+def copy_score(donor: RunFolder, folder: RunFolder, line: Mapping[str, Any], role: Role) -> None:
+    """Take over an evaluation that is known to be the same, e.g. the untrained model's at step 0.
+
+    The role is the new run's own: what is in-domain for one run is OOD for another.
+    """
     source, target = donor.records(line["step"], line["test_set"]), folder.records(line["step"], line["test_set"])
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -233,7 +236,7 @@ def copy_score(donor: RunFolder, folder: RunFolder, line: Mapping[str, Any]) -> 
         shutil.copyfile(source, aside)
         _sync(aside)
         aside.replace(target)
-    _append(folder.scores, dict(line))
+    _append(folder.scores, {**line, "role": role})
 
 
 def keep_members(folder: RunFolder, members: Sequence[Members], asked: Sequence[str] = ()) -> None:
