@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import pytest
-from conftest import missing, oodles
 from typer.testing import CliRunner
 
+from conftest import missing, oodles
 from oodles.checks import CODES
 from oodles.cli import app
 from oodles.errors import ModelError

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +16,7 @@ import transformers
 from oodles import scoring, tokens
 from oodles.errors import DataError, ModelError
 from oodles.fetch import tiny_tokenizer
+from oodles.packing import Sequences, pack
 from oodles.patterns import render, sample
 from oodles.records import PromptSet
 from oodles.sources import load_examples
@@ -85,10 +90,12 @@ def test_scores_equal_the_reference(architecture: str, tokenizer: Any, prompts: 
 
 def test_shortcuts_are_taken_where_they_hold(tokenizer: Any, prompts: PromptSet) -> None:
     packed = scoring.prepare(tiny("llama"), tokenizer, prompts)
-    assert packed.rows_of_head
-    assert packed.tokens < 0.8 * sum(len(i.tokens) for i in packed.items)
-    # Gemma 2 squashes its logits after the head: the rows of the head are not the answer
-    assert not scoring.prepare(tiny("gemma2"), tokenizer, prompts).rows_of_head
+    assert packed.way == "rows of head"
+    assert packed.tokens < 0.8 * len(packed.sequences.tokens)
+    # Gemma 2 squashes its logits after the head: the rows of the head are not the answer, beginnings are still shared
+    capped = scoring.prepare(tiny("gemma2"), tokenizer, prompts)
+    assert capped.way == "model's logits"
+    assert capped.tokens == packed.tokens
 
 
 @pytest.mark.parametrize("architecture", ["llama", "opt", "gemma2"])
@@ -125,7 +132,7 @@ def test_a_batch_per_thread_changes_nothing(tokenizer: Any, prompts: PromptSet) 
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
-    assert len(plan.batches) > 3
+    assert len(plan.packing.batches) > 3
     assert np.array_equal(found[0], found[1])
     assert np.array_equal(found[0], found[2])
 
@@ -140,9 +147,9 @@ def test_the_model_and_the_random_state_are_left_as_found(tokenizer: Any, prompt
 
 def test_every_item_is_scored_once(tokenizer: Any, prompts: PromptSet) -> None:
     plan = scoring.prepare(tiny("llama"), tokenizer, prompts, batch_tokens=100)
-    scored = [i for batch in plan.batches for row in batch for i in row.items]
+    scored = [i for batch in plan.packing.batches for row in batch for i in row.items]
     assert sorted(scored) == list(range(len(prompts)))
-    for batch in plan.batches:
+    for batch in plan.packing.batches:
         assert len(batch) == 1 or batch[0].length * len(batch) <= 100
 
 
@@ -188,25 +195,165 @@ def test_start_tokens_leave_out_what_comes_after(tokenizer: Any) -> None:
     assert tokens.start_tokens(Adds()) == [1]
 
 
-def test_read_out_is_at_the_last_token_of_each_prompt() -> None:
-    """Also for the shorter of two in a batch: padding is on the right and never read."""
-    items = (scoring.Item((5, 6, 7), (2,)), scoring.Item((5, 8), (1,)))
-    plan = scoring.Plan(name="t", items=items, targets=((1,), (2,)), batches=())
-    rows = scoring.share_prefixes(items)
-    inputs, places = scoring._tensors(torch.nn.Linear(1, 1), plan, rows)
+def test_padding_is_on_the_right_and_never_read() -> None:
+    """Also for the shorter of two in a batch."""
+    sequences = Sequences(
+        tokens=np.array([5, 6, 7, 5, 8], dtype=np.int32), starts=np.array([0, 3, 5], dtype=np.int64), reads=1
+    )
+    plan = scoring.Plan(
+        name="t", sequences=sequences, targets=((1,), (2,)), packing=pack(sequences, 64, share=False), batch_tokens=64
+    )
+    (batch,) = plan.packing.batches
+    inputs, places = scoring._tensors(torch.nn.Linear(1, 1), plan, batch)
     assert inputs["input_ids"].tolist() == [[5, 6, 7], [5, 8, 0]]
-    assert places == [(0, 0, [2]), (1, 1, [1])]
+    assert [(i, r, list(c)) for i, r, c in places] == [(0, 0, [2]), (1, 1, [1])]
+    assert "attention_mask" not in inputs  # causality hides what comes after
 
 
-def test_packed_rows_keep_items_apart() -> None:
-    shared = tuple(range(10, 20))
-    items = (scoring.Item((*shared, 1, 2), (11,)), scoring.Item((*shared, 3), (10,)))
-    plan = scoring.Plan(name="t", items=items, targets=((1,), (2,)), batches=())
-    (row,) = scoring.share_prefixes(items)
-    inputs, places = scoring._tensors(torch.nn.Linear(1, 1), plan, [row])
-    assert (row.prefix, row.length) == (10, 13)
-    assert inputs["position_ids"][0].tolist() == [*range(10), 10, 11, 10]
-    seen = inputs["attention_mask"][0, 0] == 0
-    assert seen[12].tolist() == [*[True] * 10, False, False, True]  # the second item does not see the first
-    assert seen[11].tolist() == [*[True] * 12, False]
-    assert places == [(0, 0, [11]), (1, 0, [12])]
+def test_modules_get_back_their_own_mode(tokenizer: Any, prompts: PromptSet) -> None:
+    model = tiny("llama").train()
+    model.model.layers[0].eval()  # as people do with frozen parts
+    before = [module.training for module in model.modules()]
+    scoring.score(model, tokenizer, prompts)
+    assert [module.training for module in model.modules()] == before
+
+
+def test_normalised_scores_are_log_probabilities(tokenizer: Any, prompts: PromptSet) -> None:
+    for architecture in ("llama", "opt", "gemma2"):
+        model = tiny(architecture)
+        found = scoring.score(model, tokenizer, prompts, normalise=True)
+        assert np.abs(found - reference(model, tokenizer, prompts)).max() < 1e-4
+        assert (found < 0).all()
+
+
+def test_adapters_can_be_left_out(tokenizer: Any, prompts: PromptSet) -> None:
+    from peft import LoraConfig, get_peft_model
+
+    plain = scoring.score(tiny("llama"), tokenizer, prompts)
+    adapted = get_peft_model(tiny("llama"), LoraConfig(r=4, target_modules=["q_proj"], init_lora_weights=False))
+    assert np.abs(scoring.score(adapted, tokenizer, prompts) - plain).max() > 1e-3
+    assert np.abs(scoring.score(adapted, tokenizer, prompts, adapters=False) - plain).max() < 1e-6
+
+
+def test_the_same_winner_wherever_the_margin_is_clear(tokenizer: Any, prompts: PromptSet) -> None:
+    for architecture in ARCHITECTURES:
+        model = tiny(architecture)
+        wanted, found = reference(model, tokenizer, prompts), scoring.score(model, tokenizer, prompts)
+        clear = np.abs(wanted[:, 0] - wanted[:, 1]) > 2e-4
+        assert (wanted.argmax(1) == found.argmax(1))[clear].all()
+
+
+# out of memory
+
+
+class Forgetful(torch.nn.Module):
+    """A model whose memory ends at so many tokens a call."""
+
+    def __init__(self, model: Any, most: int) -> None:
+        super().__init__()
+        self.model, self.most, self.config, self.calls = model, most, model.config, []
+
+    @property
+    def base_model(self) -> Any:
+        def forward(**inputs: Any) -> Any:
+            size = inputs["input_ids"].numel()
+            if size > self.most:
+                raise torch.OutOfMemoryError(f"CUDA out of memory: {size} tokens")
+            self.calls.append(size)
+            return self.model.base_model(**inputs)
+
+        return forward
+
+    def get_output_embeddings(self) -> Any:
+        return self.model.get_output_embeddings()
+
+    def forward(self, **inputs: Any) -> Any:
+        return self.model(**inputs)
+
+
+def test_out_of_memory_halves_and_goes_on(tokenizer: Any, prompts: PromptSet) -> None:
+    model = tiny("llama")
+    wanted = scoring.score(model, tokenizer, prompts, batch_tokens=1024)
+    tight = Forgetful(model, 150)
+    found = scoring.score(tight, tokenizer, prompts, batch_tokens=1024)
+    assert np.abs(found - wanted).max() < 1e-4
+    assert max(tight.calls) <= 150
+    with pytest.raises(ModelError, match=r"out of memory on one prompt of \d+ tokens; use a smaller model"):
+        scoring.score(Forgetful(model, 40), tokenizer, prompts)
+
+
+def test_a_real_shortage_of_memory_is_survived() -> None:
+    """The address space ends: torch's own allocator fails, the batch is halved, the scores are the same."""
+    code = """
+import resource, numpy as np, torch, transformers
+from oodles import scoring
+from oodles.fetch import tiny_tokenizer
+torch.set_num_threads(1)
+torch.manual_seed(0)
+config = transformers.LlamaConfig(hidden_size=64, intermediate_size=65536, num_hidden_layers=1, num_attention_heads=4,
+    num_key_value_heads=4, vocab_size=1024, max_position_embeddings=4096)
+model, tokenizer = transformers.LlamaForCausalLM(config).eval(), tiny_tokenizer()
+texts = [f"Number {i} is a text of its own, and it goes on for a while." for i in range(400)]
+wanted = scoring.score(model, tokenizer, texts, [" Yes", " No"], batch_tokens=256)
+import re
+used = int(re.findall(r"VmSize:\\s+(\\d+)", open("/proc/self/status").read())[0]) * 1024
+resource.setrlimit(resource.RLIMIT_AS, (used + 1_000_000_000, resource.RLIM_INFINITY))
+try:
+    torch.empty(12_000, 65_536).fill_(1.0)
+    raise SystemExit("the limit does not bind")
+except RuntimeError as error:
+    assert "can't allocate memory" in str(error), error
+found = scoring.score(model, tokenizer, texts, [" Yes", " No"], batch_tokens=12_000)
+assert np.abs(found - wanted).max() < 1e-4
+print("survived")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "survived" in done.stdout, done.stderr[-2000:]
+
+
+# several processes
+
+RANK = """
+import sys, numpy as np, torch, torch.distributed as dist, transformers
+from oodles import scoring
+from oodles.fetch import tiny_tokenizer
+rank, world, port, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+torch.set_num_threads(1)
+dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)
+torch.manual_seed(0)
+config = transformers.LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+    num_key_value_heads=2, vocab_size=1024, max_position_embeddings=256)
+model = transformers.LlamaForCausalLM(config).eval()
+calls = 0
+def count(*_):
+    global calls
+    calls += 1
+model.model.register_forward_hook(count)
+texts = [f"Number {i} is a text of its own{' and more' * (i % 5)}." for i in range(37)]
+plan = scoring.prepare(model, tiny_tokenizer(), scoring.texts_as_set(texts, [" Yes", " No"]), batch_tokens=64)
+calls = 0
+together = scoring.execute(model, plan)
+shared_calls = calls
+alone = scoring.execute(model, plan, distributed=False)
+np.savez(f"{out}/{rank}.npz", together=together, alone=alone, calls=shared_calls, batches=len(plan.packing.batches))
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+def test_two_processes_equal_one_and_call_equally_often(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", RANK, str(rank), "2", str(port), str(tmp_path)], stderr=subprocess.PIPE)
+        for rank in range(2)
+    ]
+    for rank in ranks:
+        _, errors = rank.communicate(timeout=120)
+        assert rank.returncode == 0, errors.decode()[-2000:]
+    first, second = (np.load(tmp_path / f"{rank}.npz") for rank in range(2))
+    assert np.array_equal(first["together"], first["alone"])  # to the bit: the batches are the same
+    assert np.array_equal(first["together"], second["together"])
+    assert int(first["calls"]) == int(second["calls"]) == -(-int(first["batches"]) // 2)
+    assert int(first["batches"]) % 2 == 1  # so that one of them has a call to make up

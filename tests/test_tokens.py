@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oodles import tokens
 from oodles.errors import DataError, ModelError
 from oodles.fetch import tiny_tokenizer
 from oodles.patterns import render
 from oodles.records import Example, Pattern, PromptSet
-from oodles.tokens import bare_tokens, context_limit, encode, wrap
+from oodles.tokens import bare_tokens, context_limit, encode, encode_once, wrap
 
 QUESTION = Pattern(
     name="q", text="{premise} Question: {hypothesis} Yes or No?", answers=(" Yes", " No"), truncate="premise"
@@ -26,7 +28,7 @@ def prompts(premise: str, hypothesis: str = "It rains.", pattern: Pattern = QUES
     return render(pattern, [one], "t")
 
 
-def text_of(ids: tuple[int, ...]) -> str:
+def text_of(ids: list[int]) -> str:
     return str(TOKENIZER.decode(list(ids)))
 
 
@@ -130,3 +132,43 @@ def test_the_limit_of_a_model_comes_from_its_config() -> None:
     assert context_limit(transformers.GPT2Config(n_positions=77)) == 77
     assert context_limit(transformers.LlamaConfig(max_position_embeddings=99)) == 99
     assert context_limit(transformers.OPTConfig(max_position_embeddings=88)) == 88
+
+
+# kept on disk
+
+
+def test_tokens_are_kept_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OODLES_CACHE", str(tmp_path))
+    rendered = prompts("A dog runs. " * 50)
+    first = encode_once(TOKENIZER, rendered, 60)
+    (file,) = (tmp_path / "tokens").glob("*.npz")
+    monkeypatch.setattr(tokens, "encode", lambda *_: pytest.fail("tokenised twice"))
+    again = encode_once(tiny_tokenizer(), rendered, 60)
+    assert again.prompts == first.prompts
+    assert (again.targets, again.shortened) == (first.targets, first.shortened) == (first.targets, ("7",))
+    monkeypatch.undo()
+    monkeypatch.setenv("OODLES_CACHE", str(tmp_path))
+    file.write_bytes(file.read_bytes()[:50])  # damaged: made anew
+    assert encode_once(TOKENIZER, rendered, 60).prompts == first.prompts
+
+
+def test_other_limits_texts_cuts_and_tokenizers_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OODLES_CACHE", str(tmp_path))
+    changed = tiny_tokenizer()
+    changed.add_tokens(["dog"])
+    uncut = replace(QUESTION, truncate="hypothesis")
+    for tokenizer, rendered, limit in (
+        (TOKENIZER, prompts("A dog runs. " * 5), None),
+        (TOKENIZER, prompts("A dog runs. " * 5), 60),
+        (TOKENIZER, prompts("A dog ran. " * 5), None),
+        (TOKENIZER, prompts("A dog runs. " * 5, pattern=uncut), None),
+        (changed, prompts("A dog runs. " * 5), None),
+    ):
+        encode_once(tokenizer, rendered, limit)
+    assert len(list((tmp_path / "tokens").glob("*.npz"))) == 5
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("OODLES_CACHE", str(tmp_path / "file"))
+    assert encode_once(TOKENIZER, prompts("A dog.")).prompts == encode(TOKENIZER, prompts("A dog.")).prompts

@@ -11,7 +11,8 @@ from oodles.errors import ConfigError, ModelError
 from oodles.fetch import tiny_tokenizer
 from oodles.models import attach_lora
 from oodles.records import Lora, Prompt, PromptSet, Recipe
-from oodles.train import collate, fine_tune, head_is_plain
+from oodles.scoring import head_is_plain
+from oodles.train import collate, fine_tune
 from test_scoring import tiny
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 from oodles import overlap, pins
@@ -315,7 +316,8 @@ def check_prompts(
     if any(f.severity == "error" for f in findings):
         return {}, findings
     whole = encode(tokenizer, dataclasses.replace(prompts, max_tokens=None))
-    lengths = [len(ids) for ids in whole.prompts]
+    lengths = [int(n) for n in whole.lengths]
+    first_two = [whole.tokens[a:b].tolist() for a, b in pairwise(whole.starts[: min(2, len(lengths)) + 1])]
     facts: dict[str, Any] = {
         "tokens": sum(lengths),
         "mean_tokens": round(sum(lengths) / len(lengths), 1),
@@ -324,10 +326,10 @@ def check_prompts(
             {
                 "text": p.text,
                 "answer": prompts.answers[p.gold],
-                "tokens": tokenizer.convert_ids_to_tokens(list(ids)),
+                "tokens": tokenizer.convert_ids_to_tokens(ids),
                 "answer_tokens": tokenizer.convert_ids_to_tokens(list(whole.targets[p.gold])),
             }
-            for p, ids in zip(prompts.prompts[:2], whole.prompts[:2], strict=True)
+            for p, ids in zip(prompts.prompts[:2], first_two, strict=True)
         ],
     }
     del whole

@@ -248,7 +248,7 @@ def _check_ranges(file: _File, where: str) -> None:
             evaluation.limit_in_domain is None or evaluation.limit_in_domain > 0,
             "[eval]: limit_in_domain must be positive",
         ),
-        (evaluation.batch_tokens > 0, "[eval]: batch_tokens must be positive"),
+        (evaluation.batch_tokens is None or evaluation.batch_tokens > 0, "[eval]: batch_tokens must be positive"),
         (evaluation.points > 0, "[eval]: points must be positive"),
     ]
     for holds, message in rules:

@@ -6,23 +6,44 @@ end; the question and the answers stay whole.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import zipfile
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from oodles.errors import DataError, ModelError
-from oodles.records import Prompt, PromptSet
+import numpy as np
 
+from oodles.errors import DataError, ModelError
+from oodles.fetch import cache_dir
+from oodles.packing import Ints, Tokens
+from oodles.records import Prompt, PromptSet, content_hash
+
+AT_ONCE = 4096  # prompts tokenised together
+CACHE_VERSION = 1  # raise it when the same input gives other tokens
 JOINED = 64  # prompts of a set on which it is checked that an answer leaves their tokens alone
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Encoded:
-    """A set in tokens."""
+    """A set in tokens: those of all prompts, one after the other."""
 
-    prompts: tuple[tuple[int, ...], ...]
+    tokens: Tokens
+    starts: Ints  # where each prompt begins, and the end of the last
     targets: tuple[tuple[int, ...], ...]  # tokens of each answer
     shortened: tuple[str, ...] = ()  # ids of the prompts that were shortened
+
+    @property
+    def prompts(self) -> list[list[int]]:
+        """Each prompt's tokens."""
+        return [part.tolist() for part in np.split(self.tokens, self.starts[1:-1])]
+
+    @property
+    def lengths(self) -> Ints:
+        return np.diff(self.starts)
 
 
 def encode(tokenizer: Any, prompts: PromptSet, limit: int | None = None) -> Encoded:
@@ -42,13 +63,78 @@ def encode(tokenizer: Any, prompts: PromptSet, limit: int | None = None) -> Enco
     step = max(1, len(texts) // JOINED)
     targets = answer_tokens(tokenizer, prompts.answers, texts[::step])
     room = most_tokens(prompts, limit, targets)
-    encoded, shortened = [], []
-    for prompt, ids in zip(prompts.prompts, bare_tokens(tokenizer, texts), strict=True):
-        if room is not None and len(start) + len(ids) > room:
-            ids = _shorten(tokenizer, prompts, prompt, room - len(start), len(start) + len(ids))
-            shortened.append(prompt.id)
-        encoded.append((*start, *ids))
-    return Encoded(prompts=tuple(encoded), targets=targets, shortened=tuple(shortened))
+    flat, sizes, shortened = array("i"), [0], []
+    for first in range(0, len(texts), AT_ONCE):  # a large set is never all in lists of numbers
+        part = prompts.prompts[first : first + AT_ONCE]
+        for prompt, ids in zip(part, bare_tokens(tokenizer, texts[first : first + AT_ONCE]), strict=True):
+            if room is not None and len(start) + len(ids) > room:
+                ids = _shorten(tokenizer, prompts, prompt, room - len(start), len(start) + len(ids))
+                shortened.append(prompt.id)
+            flat.extend([*start, *ids])
+            sizes.append(len(start) + len(ids))
+    return Encoded(
+        tokens=np.array(flat, dtype=np.int32),
+        starts=np.cumsum(sizes, dtype=np.int64),
+        targets=targets,
+        shortened=tuple(shortened),
+    )
+
+
+def encode_once(tokenizer: Any, prompts: PromptSet, limit: int | None = None) -> Encoded:
+    """As `encode`, kept on disk: the same texts are tokenised once per tokenizer, whoever asks."""
+    key = _cache_key(tokenizer, prompts, limit)
+    if key is None:
+        return encode(tokenizer, prompts, limit)
+    path = cache_dir() / "tokens" / f"{key}.npz"
+    found = _read_cache(path)
+    if found is None:
+        found = encode(tokenizer, prompts, limit)
+        _write_cache(path, found)
+    return found
+
+
+def _cache_key(tokenizer: Any, prompts: PromptSet, limit: int | None) -> str | None:
+    """What decides the tokens; None for a tokenizer that cannot be told from others."""
+    try:
+        identity = tokenizer.backend_tokenizer.to_str()
+    except AttributeError:
+        return None
+    template = str(getattr(tokenizer, "chat_template", "")) if prompts.chat else ""
+    cuts = [p.cut for p in prompts.prompts]
+    return content_hash([CACHE_VERSION, identity, start_tokens(tokenizer), template, prompts.hash, cuts, limit])
+
+
+def _read_cache(path: Path) -> Encoded | None:
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            ends = np.cumsum(held["target_sizes"])
+            targets = tuple(tuple(map(int, part)) for part in np.split(held["targets"], ends[:-1]))
+            shortened = tuple(map(str, held["shortened"]))
+            return Encoded(tokens=held["tokens"], starts=held["starts"], targets=targets, shortened=shortened)
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None  # not there, or damaged: made anew
+
+
+def _write_cache(path: Path, encoded: Encoded) -> None:
+    """Best effort: without a cache everything works, only slower."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with aside.open("wb") as handle:
+            np.savez(
+                handle,
+                tokens=encoded.tokens,
+                starts=encoded.starts,
+                targets=np.array([token for target in encoded.targets for token in target], dtype=np.int64),
+                target_sizes=np.array([len(target) for target in encoded.targets], dtype=np.int64),
+                shortened=np.array(encoded.shortened, dtype=np.str_),
+            )
+        aside.replace(path)
+    except OSError:
+        pass
+    finally:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
 
 
 def most_tokens(prompts: PromptSet, limit: int | None, targets: Sequence[Sequence[int]]) -> int | None:

@@ -16,7 +16,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from oodles.errors import ConfigError, ModelError
 from oodles.records import PromptSet, Recipe
-from oodles.scoring import causal_lm, hidden_states
+from oodles.scoring import causal_lm, head_is_plain, hidden_states
 from oodles.tokens import context_limit, encode
 
 
@@ -113,14 +113,3 @@ class AnswerTrainer(Trainer):  # type: ignore[misc]
             return model(input_ids=inputs["tokens"]).logits[inputs["row"], inputs["column"]]
         hidden = hidden_states(model, input_ids=inputs["tokens"])
         return causal_lm(model).get_output_embeddings()(hidden[inputs["row"], inputs["column"]])
-
-
-def head_is_plain(model: Any, tokens: torch.Tensor) -> bool:
-    """Whether head(hidden) is all the model does after its last layer (no soft-capping, no scaling)."""
-    was_training = model.training
-    model.eval()
-    with torch.no_grad():
-        plain = causal_lm(model).get_output_embeddings()(hidden_states(model, input_ids=tokens))
-        full = model(input_ids=tokens).logits
-    model.train(was_training)
-    return bool(torch.allclose(plain.float(), full.float(), atol=1e-3, rtol=1e-3))

@@ -1,0 +1,165 @@
+"""Token sequences -> rows in which each distinct prefix stands once, and batches of rows. Needs no model.
+
+Sorted, sequences that begin alike are neighbours: together they are a tree whose paths are the sequences. A row holds
+such a tree in the order of a walk through it, so that a token sees exactly the tokens before it whose subtree it is in.
+Sequences that share next to nothing stay alone in their rows, which need no mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Tokens = npt.NDArray[np.int32]
+
+SHARED_AT_LEAST = 4  # tokens; a shorter common beginning is not worth a mask
+ROW_TOKENS = 160  # of a row with several sequences: attention grows with it, repeated beginnings shrink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sequences:
+    """Token sequences, one after the other, and how many positions at the end of each are read."""
+
+    tokens: Tokens
+    starts: Ints  # where each begins, and the end of the last
+    reads: int | tuple[int, ...]  # of every sequence; a tuple is repeated over them (one per answer)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, index: int) -> Tokens:
+        return self.tokens[self.starts[index] : self.starts[index + 1]]
+
+    def reads_of(self, index: int) -> int:
+        return self.reads if isinstance(self.reads, int) else self.reads[index % len(self.reads)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """Sequences packed as a tree: `shared[k]` tokens of the k-th are those of the one before it."""
+
+    items: tuple[int, ...]
+    shared: tuple[int, ...]
+    length: int
+
+    @property
+    def packed(self) -> bool:
+        return len(self.items) > 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Laid:
+    """A row laid out: tokens, positions, where each token's subtree ends, and the columns each sequence is read at."""
+
+    tokens: Tokens
+    positions: Ints
+    ends: Ints
+    columns: tuple[Ints, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Packing:
+    """All rows of a set, cut into batches."""
+
+    batches: tuple[tuple[Row, ...], ...]
+    row_tokens: int = ROW_TOKENS
+    lengths: tuple[int, ...] = field(default=())
+
+    @property
+    def tokens(self) -> int:
+        """Tokens computed, padding left out."""
+        return sum(row.length for batch in self.batches for row in batch)
+
+
+def distinct_tokens(sequences: Sequences) -> int:
+    """How many tokens there are if each distinct beginning counts once: what must be computed in any case."""
+    order = _sorted(sequences)
+    common = _common(sequences, order)
+    sizes = np.diff(sequences.starts)[order]
+    return int((sizes - common).sum())
+
+
+def pack(sequences: Sequences, batch_tokens: int, *, share: bool = True, row_tokens: int = ROW_TOKENS) -> Packing:
+    """Rows and batches of a set; without `share`, every sequence has a row of its own."""
+    rows = list(_rows(sequences, row_tokens)) if share else [_alone(sequences, i) for i in range(len(sequences))]
+    return Packing(batches=tuple(_batches(rows, batch_tokens)), row_tokens=row_tokens)
+
+
+def lay_out(row: Row, sequences: Sequences) -> Laid:
+    """The tokens of a row in the order of a walk through its tree."""
+    tokens = np.empty(row.length, dtype=np.int32)
+    positions = np.empty(row.length, dtype=np.int64)
+    ends = np.full(row.length, row.length, dtype=np.int64)
+    path = np.empty(0, dtype=np.int64)  # columns of the sequence at hand
+    columns, at = [], 0
+    for index, shared in zip(row.items, row.shared, strict=True):
+        sequence = sequences[index]
+        ends[path[shared:]] = at  # what the next sequence leaves ends here
+        size = len(sequence) - shared
+        tokens[at : at + size] = sequence[shared:]
+        positions[at : at + size] = np.arange(shared, len(sequence))
+        path = np.concatenate([path[:shared], np.arange(at, at + size)])
+        columns.append(path[len(sequence) - sequences.reads_of(index) :])
+        at += size
+    return Laid(tokens=tokens, positions=positions, ends=ends, columns=tuple(columns))
+
+
+def _sorted(sequences: Sequences) -> Ints:
+    """The order in which sequences with a common beginning are neighbours; equal ones stay as they came."""
+    keys = sequences.tokens.astype(">u4")  # their bytes compare as the numbers do
+    starts = sequences.starts
+    return np.array(
+        sorted(range(len(sequences)), key=lambda i: keys[starts[i] : starts[i + 1]].tobytes()), dtype=np.int64
+    )
+
+
+def _common(sequences: Sequences, order: Ints) -> Ints:
+    """How many tokens each sequence shares with the one before it in this order."""
+    common = np.zeros(len(order), dtype=np.int64)
+    for place in range(1, len(order)):
+        a, b = sequences[order[place - 1]], sequences[order[place]]
+        size = min(len(a), len(b))
+        differ = np.flatnonzero(a[:size] != b[:size])
+        common[place] = differ[0] if len(differ) else size
+    return common
+
+
+def _rows(sequences: Sequences, row_tokens: int) -> Iterator[Row]:
+    order = _sorted(sequences)
+    items: list[int] = []
+    shared: list[int] = []
+    length = 0
+    for index, common in zip(map(int, order), map(int, _common(sequences, order)), strict=True):
+        new = len(sequences[index]) - common
+        if items and (common < SHARED_AT_LEAST or length + new > row_tokens):
+            yield Row(tuple(items), tuple(shared), length)
+            items, shared, length = [], [], 0
+        if not items:
+            common, new = 0, len(sequences[index])
+        items.append(index)
+        shared.append(common)
+        length += new
+    if items:
+        yield Row(tuple(items), tuple(shared), length)
+
+
+def _alone(sequences: Sequences, index: int) -> Row:
+    return Row((index,), (0,), len(sequences[index]))
+
+
+def _batches(rows: Sequence[Row], batch_tokens: int) -> Iterator[tuple[Row, ...]]:
+    """Batches by token budget, longest rows first; packed rows apart from plain ones, which need no mask."""
+    for packed in (True, False):
+        kind = sorted((r for r in rows if r.packed == packed), key=lambda r: (-r.length, r.items))
+        batch: list[Row] = []
+        for row in kind:
+            if batch and batch[0].length * (len(batch) + 1) > batch_tokens:
+                yield tuple(batch)
+                batch = []
+            batch.append(row)
+        if batch:
+            yield tuple(batch)
