@@ -1,0 +1,311 @@
+"""Score models that are already trained: one model, a folder of checkpoints, or the kept adapters of finished runs.
+
+    oodles score --model smollm2-135m-q4 --suite mini --in-domain daily --out runs/scored
+    oodles score --model org/base --checkpoints my-training/ --suite nli --in-domain snli --out runs/scored
+    oodles score --runs runs/study --add-test-set hans
+
+What is written is an ordinary run folder: `analyse` and `report` read it. What is there already is not scored again.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oodles.audit import audit_data, stop_on_errors
+from oodles.callback import Rendered, characters, evaluation_line, render_sets
+from oodles.environment import environment
+from oodles.errors import ConfigError, ModelError, StoreError
+from oodles.grid import check_slices
+from oodles.models import load_model, load_tokenizer, resolve_model
+from oodles.progress import Progress
+from oodles.records import Evaluation, ModelSpec, Pattern, Suite, describe_text, role_of
+from oodles.scoring import predict, prepare
+from oodles.store import (
+    STORE_SCHEMA,
+    RunFolder,
+    claim_folder,
+    commit,
+    keep_members,
+    locked,
+    log_line,
+    read_json,
+    read_scores,
+    run_folders,
+    write_json,
+)
+from oodles.suite import pattern_of, select_test_sets
+
+if TYPE_CHECKING:
+    import torch
+
+SCORES = "scores"  # the study that a folder of scored models belongs to
+STEP = re.compile(r"(?:checkpoint|step)[-_]?(\d+)$|^(\d+)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A model at a step: an adapter, a whole model, or the base model itself."""
+
+    step: int
+    path: Path | None = None
+
+    @property
+    def is_adapter(self) -> bool:
+        return self.path is not None and (self.path / "adapter_config.json").is_file()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """What was done: evaluations scored now, and those that were there before."""
+
+    out: Path
+    run: str
+    done: int
+    skipped: int
+
+
+def find_checkpoints(folder: Path) -> tuple[Checkpoint, ...]:
+    """The checkpoints below a folder, by step: `checkpoint-N`, `step-N` or `N`."""
+    if not folder.is_dir():
+        raise ModelError(f"{folder}: no such folder; expected one with checkpoint-N or step-N folders")
+    found: dict[int, Checkpoint] = {}
+    for path in sorted(p for p in folder.iterdir() if p.is_dir()):
+        match = STEP.search(path.name)
+        if match is None or not any((path / name).is_file() for name in ("adapter_config.json", "config.json")):
+            continue
+        step = int(match[1] or match[2])
+        if step in found:
+            raise ModelError(f"{folder}: {found[step].path} and {path} are both step {step}; keep one of them")
+        found[step] = Checkpoint(step=step, path=path)
+    if not found:
+        raise ModelError(f"{folder}: no checkpoint-N or step-N folder with an adapter or a model in it")
+    return tuple(found[step] for step in sorted(found))
+
+
+def base_of(checkpoint: Checkpoint) -> str:
+    """The base model that an adapter names."""
+    name = read_json(Path(str(checkpoint.path)) / "adapter_config.json").get("base_model_name_or_path")
+    if not name:
+        raise ModelError(f"{checkpoint.path}: the adapter names no base model; say which with --model")
+    return str(name)
+
+
+def score_model(
+    suite: Suite,
+    out: Path,
+    *,
+    model: str = "",
+    checkpoints: Sequence[Checkpoint] = (Checkpoint(step=0),),
+    run: str = "",
+    in_domain: str = "",
+    pattern: str = "",
+    evaluation: Evaluation | None = None,
+    precision: str = "fp32",
+    allow: Sequence[str] = (),
+) -> Scored:
+    """Score a suite with a model at one or several steps, into the run folder `<out>/runs/<run>`."""
+    evaluation = evaluation or Evaluation()
+    if not model and not checkpoints[0].is_adapter:
+        raise ConfigError("oodles score: which model? give --model, or checkpoints whose adapters name their base")
+    spec = resolve_model(model or base_of(checkpoints[0]))
+    if in_domain:
+        select_test_sets(suite, (in_domain,))
+    check_slices(suite, evaluation.test_sets)
+    stop_on_errors(audit_data(suite, evaluation.test_sets), allow)
+    used = pattern_of(suite, pattern)
+    rendered = render_sets(suite, used, in_domain, evaluation)
+    name = run or "_".join(filter(None, [spec.label, in_domain, _label(checkpoints)]))
+    folder = RunFolder(out / "runs" / name)
+    with locked(out):
+        claim_folder(out, SCORES, suite.name)
+        _begin(folder, spec, suite, used, in_domain, evaluation, checkpoints)
+        keep_members(folder, [r.members for r in rendered], evaluation.test_sets)
+        done, skipped = _score(folder, spec, checkpoints, rendered, in_domain, evaluation, precision)
+        write_json(folder.done, {"schema": STORE_SCHEMA, "last_step": checkpoints[-1].step})
+    return Scored(out=out, run=name, done=done, skipped=skipped)
+
+
+def add_test_sets(
+    root: Path, suite: Suite, names: Sequence[str], *, limit: int | None = None, batch_tokens: int | None = None
+) -> tuple[Scored, ...]:
+    """Score further test sets for the finished runs of a study, from the adapters they kept."""
+    chosen = select_test_sets(suite, tuple(names))
+    check_slices(suite, tuple(names))
+    stop_on_errors(audit_data(suite, tuple(names)), ())
+    folders = [f for f in run_folders(root) if f.status == "done"]
+    if not folders:
+        raise StoreError(f"{root}: no finished run; `oodles status {root}` shows what is there")
+    jobs = [_kept(folder) for folder in folders]  # what is missing is an error before anything is scored
+    scored = []
+    with locked(root):
+        for folder, (spec, pattern, checkpoints) in zip(folders, jobs, strict=True):
+            told = read_json(folder.spec)
+            held = told.get("evaluation") or {}
+            at_most = limit if limit is not None else held.get("limit")
+            evaluation = Evaluation(
+                test_sets=tuple(names), limit=at_most, batch_tokens=batch_tokens or held.get("batch_tokens")
+            )
+            rendered = render_sets(suite, pattern, told["train_set"], evaluation)
+            keep_members(folder, [r.members for r in rendered], names)
+            precision = (told.get("recipe") or {}).get("precision", "fp32")
+            done, skipped = _score(folder, spec, checkpoints, rendered, told["train_set"], evaluation, precision)
+            scored.append(Scored(out=root, run=folder.name, done=done, skipped=skipped))
+    assert chosen
+    return tuple(scored)
+
+
+def _kept(folder: RunFolder) -> tuple[ModelSpec, Pattern, tuple[Checkpoint, ...]]:
+    """Model, pattern and adapters of a finished run."""
+    told = read_json(folder.spec)
+    if told.get("run_id") is None:
+        raise StoreError(f"{folder.path}: not made by `oodles run`, so its base model is not known; score its checkpoints")
+    held = told["pattern"]
+    if str(held["text"]).startswith("function "):
+        raise ConfigError(f"{folder.path}: its pattern is a Python {held['text']}; score it from Python")
+    pattern = Pattern(**{**held, "answers": tuple(held["answers"])})
+    steps = sorted({line["step"] for line in read_scores(folder)})
+    missing = [step for step in steps if not folder.adapter(step).is_dir()]
+    if missing:
+        raise StoreError(
+            f"{folder.path}: the adapter of step {missing[0]} was not kept (keep_adapters), so no set can be added"
+        )
+    checkpoints = tuple(Checkpoint(step=step, path=folder.adapter(step)) for step in steps)
+    spec = ModelSpec(**told["model"])
+    if spec.revision is not None and spec.revision.startswith("folder:") and resolve_model(spec.source) != spec:
+        known = resolve_model(spec.source)
+        if known.revision != spec.revision:
+            raise ModelError(f"{spec.source}: holds other weights than run {folder.name} was trained from")
+    return spec, pattern, checkpoints
+
+
+def _label(checkpoints: Sequence[Checkpoint]) -> str:
+    """What tells runs of one base model apart: the folder of the checkpoints, or the adapter's own."""
+    path = checkpoints[0].path
+    if path is None:
+        return ""
+    chosen = path.resolve().parent.name if len(checkpoints) > 1 else path.resolve().name
+    return "".join(c if c.isalnum() or c in "-_.," else "-" for c in chosen)
+
+
+def _begin(
+    folder: RunFolder,
+    model: ModelSpec,
+    suite: Suite,
+    pattern: Pattern,
+    in_domain: str,
+    evaluation: Evaluation,
+    checkpoints: Sequence[Checkpoint],
+) -> None:
+    """The run's spec; a run of this name that was scored with another model or pattern is refused."""
+    spec: dict[str, Any] = {
+        "schema": STORE_SCHEMA,
+        "run_id": None,  # trained elsewhere: what decided it is not known here
+        "name": folder.name,
+        "suite": suite.name,
+        "model": {"label": model.label, "source": model.source, "revision": model.revision},
+        "checkpoints": {str(c.step): str(c.path) if c.path else None for c in checkpoints},
+        "train_set": in_domain,
+        "pattern": {"name": pattern.name, "text": describe_text(pattern.text), "answers": list(pattern.answers)},
+        "shots": None,
+        "seed": None,
+        "data_seed": None,
+    }
+    if folder.spec.is_file():
+        held = read_json(folder.spec)
+        for key in ("model", "pattern", "train_set"):
+            if held.get(key) != spec[key]:
+                raise StoreError(f"{folder.path}: was scored with another {key}; choose another --run or --out")
+        spec["checkpoints"] = {**held.get("checkpoints", {}), **spec["checkpoints"]}
+    write_json(folder.env, environment())
+    write_json(folder.spec, spec)
+
+
+def _score(
+    folder: RunFolder,
+    model: ModelSpec,
+    checkpoints: Sequence[Checkpoint],
+    rendered: Sequence[Rendered],
+    in_domain: str,
+    evaluation: Evaluation,
+    precision: str,
+) -> tuple[int, int]:
+    """Score what is missing; one evaluation is committed at a time, so a kill loses at most the one in hand."""
+    held = {(line["step"], line["test_set"], line["prompts"]) for line in read_scores(folder)}
+    sets = [r.prompts for r in rendered]
+    hashes = {prompts.name: prompts.hash for prompts in sets}
+    todo = [
+        (checkpoint, [p for p in sets if (checkpoint.step, p.name, hashes[p.name]) not in held])
+        for checkpoint in checkpoints
+    ]
+    todo = [(checkpoint, missing) for checkpoint, missing in todo if missing]
+    skipped = len(checkpoints) * len(sets) - sum(len(missing) for _, missing in todo)
+    if not todo:
+        return 0, skipped
+    tokenizer = load_tokenizer(model)
+    plans: dict[str, Any] = {}
+    done = 0
+    work = sum(characters(p) for _, missing in todo for p in missing)
+    with Progress(work, folder.name) as progress, _loaded(model, precision) as load:
+        for checkpoint, missing in todo:
+            progress.label(f"{folder.name} step {checkpoint.step}")
+            network = load(checkpoint)
+            started, values = time.monotonic(), {}
+            for prompts in missing:
+                if prompts.name not in plans:
+                    plans[prompts.name] = prepare(network, tokenizer, prompts, batch_tokens=evaluation.batch_tokens)
+                progress.label(f"{folder.name} step {checkpoint.step} {prompts.name}")
+                predictions = predict(network, plans[prompts.name], prompts)
+                role, cut = role_of(prompts.name, in_domain), plans[prompts.name].shortened
+                line = commit(folder, checkpoint.step, prompts, predictions, role, shortened=cut)
+                values[prompts.name] = line["metrics"]
+                done += 1
+                progress.advance(characters(prompts))
+            text = evaluation_line(checkpoint.step, checkpoints[-1].step, float("nan"), values, in_domain)
+            log_line(folder, f"{text}  ({time.monotonic() - started:.1f} s)")
+            progress.say(f"{folder.name}  {text}")
+    return done, skipped
+
+
+@contextmanager
+def _loaded(model: ModelSpec, precision: str) -> Iterator[Callable[[Checkpoint], torch.nn.Module]]:
+    """A function that gives the model at a checkpoint; the base is loaded once, adapters change places on it."""
+    state: dict[str, Any] = {}
+
+    def load(checkpoint: Checkpoint) -> torch.nn.Module:
+        if checkpoint.path is None or checkpoint.is_adapter:
+            if "base" not in state:
+                state["base"] = load_model(model, precision)
+            if checkpoint.path is None:
+                return state["base"]  # type: ignore[no-any-return]
+            state["peft"] = _with_adapter(state.get("peft"), state["base"], checkpoint)
+            return state["peft"]  # type: ignore[no-any-return]
+        whole = resolve_model(str(checkpoint.path))
+        return load_model(replace(whole, label=model.label), precision)
+
+    yield load
+    state.clear()
+
+
+def _with_adapter(adapted: Any, base: Any, checkpoint: Checkpoint) -> Any:
+    """The base model with this adapter, and no other."""
+    from peft import PeftModel
+
+    name = f"step{checkpoint.step}"
+    try:
+        if adapted is None:
+            return PeftModel.from_pretrained(base, checkpoint.path, adapter_name=name)
+        earlier = list(adapted.peft_config)
+        adapted.load_adapter(checkpoint.path, adapter_name=name)
+        adapted.set_adapter(name)
+        for old in earlier:
+            adapted.delete_adapter(old)
+    except (ValueError, RuntimeError, KeyError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"{checkpoint.path}: the adapter does not fit the model: {reason}") from None
+    return adapted
