@@ -84,6 +84,40 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
+def test_a_further_column_does_not_hide_a_leak(suite: Path, tiny_model: Path) -> None:
+    """Only the fields of the pattern are compared."""
+    copied = (suite.parent / "train.csv").read_text().splitlines()
+    lines = [f"{line},{'annotator' if i == 0 else f'worker {i}'}" for i, line in enumerate(copied)]
+    (suite.parent / "far.csv").write_text("\n".join(lines))
+    done = oodles("check", suite.parent / "study.toml", "--json")
+    assert "shots-in-test" in json.loads(done.stdout)["stops"]
+
+
+def test_a_set_with_its_own_pattern_is_checked_with_it_alone(suite: Path, tiny_model: Path) -> None:
+    own = '[patterns.own]\ntext = "{premise} True or False? "\nanswers = [" True", " False"]\n[[train_sets]]'
+    edit(suite, "[[train_sets]]", own)
+    edit(suite, 'name = "away"', 'name = "away"\npattern = "own"')
+    told = found(suite, "tiny-llama-untrained")
+    assert "answer ' True' follows" in told["answer-space"] or "answer ' False' follows" in told["answer-space"]
+    assert "two spaces" in told["answer-space"]
+    edit(suite, "True or False? ", "True or False?")
+    audit = audit_suite(load_suite(suite), "tiny-llama-untrained")
+    assert [f for f in audit.findings if f.severity == "error"] == []
+    rendered = {s["set"]: list(s["rendered"]) for s in audit.sets if s["kind"] == "test"}
+    assert rendered == {"home": ["question"], "away": ["own"], "far": ["question"]}
+    done = oodles("run", suite.parent / "study.toml", "--out", suite.parent / "out", cwd=suite.parent)
+    assert done.returncode == 0, done.stderr
+    assert "Yes/True" in done.stderr  # the share of each set's own first answer
+
+
+def test_the_train_set_is_rendered_too(suite: Path, tiny_model: Path) -> None:
+    edit(suite.parent / "train.csv", "hypothesis", "claim")
+    done = oodles("check", suite.parent / "study.toml", "--json")
+    finding = next(f for f in json.loads(done.stdout)["findings"] if f["code"] == "prompt-failed")
+    assert finding["where"] == "home (train), pattern question"
+    assert "no field 'hypothesis'" in finding["text"]
+
+
 def test_clean_data_have_nothing_to_say(suite: Path, tiny_model: Path) -> None:
     assert found(suite, "tiny-llama-untrained") == {}
 

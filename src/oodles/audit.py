@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from oodles import checks
@@ -22,10 +22,11 @@ from oodles.patterns import render, shared_field
 from oodles.pins import read_pins
 from oodles.records import DataSet, Draw, Evaluation, Example, ModelSpec, Pattern, Suite, role_of
 from oodles.sources import load_examples, load_origin, set_hash
-from oodles.suite import pattern_for, pattern_of, select_test_sets
+from oodles.suite import pattern_for, pattern_pieces, select_test_sets, shared_patterns
 from oodles.tokens import context_limit
 
 Say = Callable[[str], None]
+TRAIN_PROMPTS = 2000  # of a train split that are tokenised when no shots are drawn from it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,7 @@ def audit_suite(suite: Suite, model: str = "", say: Say = lambda _: None) -> Aud
     """Audit every set of a suite, whole, and its prompts as the model's tokenizer sees them."""
     view = _View(
         suite=suite,
-        patterns=tuple(suite.patterns.values()) if len(suite.patterns) > 1 else (pattern_of(suite, ""),),
+        patterns=shared_patterns(suite),
         models=(resolve_model(model),) if model else (),
         train_sets=tuple(suite.train_sets),
         evaluation=Evaluation(),
@@ -130,7 +131,8 @@ def _audit(view: _View, say: Say) -> Audit:
     train: dict[str, tuple[Example, ...]] = {}
     tests: dict[str, tuple[Example, ...]] = {}
     pinned = read_pins(view.suite)
-    for pattern in view.patterns:
+    own = {data.pattern: view.suite.patterns[data.pattern] for _, data in _sets(view) if data.pattern}
+    for pattern in ({p.name: p for p in view.patterns} | own).values():
         findings += checks.check_spaces(pattern, f"pattern {pattern.name}")
     for kind, data in _sets(view):
         say(f"{data.name} ({kind})")
@@ -139,11 +141,12 @@ def _audit(view: _View, say: Say) -> Audit:
         except OodlesError as error:
             findings.append(Finding(code="data-unreadable", where=data.name, text=str(error)))
             continue
-        (train if kind == "train" else tests)[data.name] = examples
         facts[f"{kind} {data.name}"] = _facts(view, kind, data, examples)
         findings += checks.check_labels(data, kind, load_origin(view.suite, data), examples)
         if kind == "test" and data.name in pinned:
             findings += checks.check_pins(data, examples, pinned[data.name])
+        examples = _as_seen(view, data, examples)
+        (train if kind == "train" else tests)[data.name] = examples
         findings += checks.check_texts(data, kind, examples)
         findings += [Finding(code="caveat", where=data.name, text=c) for c in data.caveats if kind == "test"]
         if view.notes and kind == "test":
@@ -155,10 +158,36 @@ def _audit(view: _View, say: Say) -> Audit:
         say(f"overlap of {name} (train) with the test sets")
         findings += checks.check_overlap(name, examples, tests, view.draws.get(name, ()))
     for model in view.models or (None,):
-        findings += _audit_prompts(view, model, tests, facts, say)
+        findings += _audit_prompts(view, model, train, tests, facts, say)
     order = {"error": 0, "warning": 1, "note": 2}
-    found_order = sorted(dict.fromkeys(findings), key=lambda f: (order[f.severity], list(CODES).index(f.code)))
+    found_order = sorted(_merged(findings), key=lambda f: (order[f.severity], list(CODES).index(f.code)))
     return Audit(suite=view.suite.name, findings=tuple(found_order), sets=tuple(facts.values()))
+
+
+def _merged(findings: Sequence[Finding]) -> list[Finding]:
+    """The same about the answers of several sets is one finding."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for finding in findings:
+        key = (finding.code, finding.text if finding.code.startswith("answer-") else f"{finding.text} {finding.where}")
+        places.setdefault(key, []).append(finding.where)
+    merged, seen = [], set()
+    for finding in findings:
+        key = (finding.code, finding.text if finding.code.startswith("answer-") else f"{finding.text} {finding.where}")
+        if key not in seen:
+            seen.add(key)
+            merged.append(replace(finding, where="; ".join(dict.fromkeys(places[key]))))
+    return merged
+
+
+def _as_seen(view: _View, data: DataSet, examples: Sequence[Example]) -> tuple[Example, ...]:
+    """The examples with the fields that prompts use: a further column must not hide that two are the same."""
+    used: set[str] = set()
+    for pattern in view.patterns:
+        own = pattern_for(view.suite, data, pattern)
+        if callable(own.text):
+            return tuple(examples)
+        used |= {name for _, name in pattern_pieces(own) if name is not None}
+    return tuple(replace(e, fields={k: v for k, v in e.fields.items() if k in used}) for e in examples)
 
 
 def _sets(view: _View) -> list[tuple[checks.Kind, DataSet]]:
@@ -186,6 +215,7 @@ def _facts(view: _View, kind: str, data: DataSet, examples: Sequence[Example]) -
 def _audit_prompts(
     view: _View,
     model: ModelSpec | None,
+    train: Mapping[str, Sequence[Example]],
     tests: Mapping[str, Sequence[Example]],
     facts: Mapping[str, dict[str, Any]],
     say: Say,
@@ -200,12 +230,20 @@ def _audit_prompts(
             findings.append(Finding(code="tokenizer-missing", where=model.label, text=str(error)))
     if tokenizer is not None and model is not None:
         findings.append(checks.check_padding(tokenizer, view.patterns[0].chat, model.label))
+    for name, examples in train.items():
+        drawn = {e.id: e for draw in view.draws.get(name, ()) for e in draw.examples}
+        shown = list(drawn.values()) or examples[:TRAIN_PROMPTS]
+        for pattern in _patterns(view, view.suite.train_sets[name]):
+            findings += _audit_rendered(view, pattern, model, tokenizer, limit, "train", name, shown, facts, say)
     for name, examples in tests.items():
-        data = view.suite.test_sets[name]
-        patterns = {p.name: p for p in (pattern_for(view.suite, data, one) for one in view.patterns)}
-        for pattern in patterns.values():
-            findings += _audit_rendered(view, pattern, model, tokenizer, limit, name, examples, facts, say)
+        for pattern in _patterns(view, view.suite.test_sets[name]):
+            findings += _audit_rendered(view, pattern, model, tokenizer, limit, "test", name, examples, facts, say)
     return findings
+
+
+def _patterns(view: _View, data: DataSet) -> list[Pattern]:
+    """The patterns a set is rendered with."""
+    return list({p.name: p for p in (pattern_for(view.suite, data, one) for one in view.patterns)}.values())
 
 
 def _audit_rendered(
@@ -214,15 +252,17 @@ def _audit_rendered(
     model: ModelSpec | None,
     tokenizer: Any,
     limit: int | None,
+    kind: checks.Kind,
     name: str,
     examples: Sequence[Example],
     facts: Mapping[str, dict[str, Any]],
     say: Say,
 ) -> list[Finding]:
-    held = facts[f"test {name}"]["rendered"]
+    held = facts[f"{kind} {name}"]["rendered"]
     inside = {role_of(name, train_set) == "in_domain" for train_set in view.train_sets}
     sizes = {view.evaluation.limit_in_domain if i else view.evaluation.limit for i in inside or {False}}
-    at_most = None if None in sizes else max(n for n in sizes if n is not None)
+    at_most = None if None in sizes or kind == "train" else max(n for n in sizes if n is not None)
+    place = f"{name} (train)" if kind == "train" else name
     label = model.label if model is not None else ""
     try:
         prompts = render(pattern, examples, name, at_most)
@@ -230,10 +270,10 @@ def _audit_rendered(
         entry: dict[str, Any] = {"n": len(prompts), "hash": prompts.hash, "shown": shown}
         found: list[Finding] = []
         if tokenizer is not None:
-            say(f"{name}: tokens of {label}")
-            more, found = checks.check_prompts(tokenizer, prompts, limit, f"{name}, {label}")
+            say(f"{place}: tokens of {label}")
+            more, found = checks.check_prompts(tokenizer, prompts, limit, f"{place}, {label}")
             entry |= more
     except OodlesError as error:
-        return [Finding(code="prompt-failed", where=f"{name}, pattern {pattern.name}", text=str(error))]
+        return [Finding(code="prompt-failed", where=f"{place}, pattern {pattern.name}", text=str(error))]
     held.setdefault(pattern.name, {})[label] = entry
     return found

@@ -237,7 +237,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
             self._tell(work=0.0 if prompts.name in copied else characters(prompts))
         if self._evaluation.keep_adapters:
             save_adapter(model, self._folder.adapter(step))
-        text = evaluation_line(step, state.max_steps, self._loss, values, self._in_domain, self._pattern.answers[0])
+        text = evaluation_line(step, state.max_steps, self._loss, values, self._in_domain)
         log_line(self._folder, f"{text}  ({time.monotonic() - started:.1f} s)")
         self._tell(text=f"{self._folder.name}  {text}")
 
@@ -256,16 +256,15 @@ def _as_toml(options: Mapping[str, Any]) -> dict[str, Any]:
     return {k: list(v) if isinstance(v, tuple) else v for k, v in options.items() if v is not None}
 
 
-def evaluation_line(
-    step: int, last: int, loss: float, values: Mapping[str, Mapping[str, Any]], in_domain: str, first_answer: str
-) -> str:
+def evaluation_line(step: int, last: int, loss: float, values: Mapping[str, Mapping[str, Any]], in_domain: str) -> str:
     """One plain line per evaluation: in-domain accuracy, OOD accuracies, and how often the first answer is given."""
-    share = f"share:{first_answer.strip()}"
-    mean_share = sum(v[share] for v in values.values()) / len(values)
+    firsts = [next((k, v) for k, v in found.items() if k.startswith("share:")) for found in values.values()]
+    mean_share = sum(share for _, share in firsts) / len(firsts)
+    names = list(dict.fromkeys(key.removeprefix("share:") for key, _ in firsts))
     order: Sequence[str] = sorted(values, key=lambda name: name != in_domain)
     accuracies = "  ".join(f"{name} {values[name]['accuracy']:.2f}" for name in order)
     shown = "-" if loss != loss else f"{loss:.3f}"  # no step was logged yet
-    return f"step {step}/{last}  loss {shown}  {accuracies}  {first_answer.strip()} {mean_share:.2f}"
+    return f"step {step}/{last}  loss {shown}  {accuracies}  {'/'.join(names)} {mean_share:.2f}"
 
 
 def save_adapter(model: Any, path: Path) -> None:

@@ -38,10 +38,12 @@ CODES: dict[str, Code] = {
     "count-differs": Code(severity="error", meaning="a test set's labels occur another number of times than expected"),
     "kept-differs": Code(severity="error", meaning="after dropping labels, more or fewer rows are left than pinned"),
     "shots-in-test": Code(severity="error", meaning="a drawn shot is in a test set, up to case, spacing, punctuation"),
-    "answer-space": Code(severity="error", meaning="an answer lacks the space that a model writes before a word"),
+    "answer-space": Code(severity="error", meaning="between prompt and answer there is no space, or there are two"),
     "answer-joins": Code(severity="error", meaning="joining an answer changes the tokens of the prompt"),
     "answer-same": Code(severity="error", meaning="two answers have the same tokens", allowed=False),
-    "prompt-long": Code(severity="error", meaning="a prompt exceeds the model's limit and may not be shortened"),
+    "prompt-long": Code(
+        severity="error", meaning="a prompt exceeds the model's limit and may not be shortened", allowed=False
+    ),
     "prompt-failed": Code(severity="error", meaning="a set cannot be rendered or tokenised", allowed=False),
     "label-absent": Code(severity="warning", meaning="a mapped label does not occur"),
     "one-answer": Code(severity="warning", meaning="only one answer is ever right"),
@@ -268,7 +270,13 @@ def check_hypothesis_only(
 
 def check_spaces(pattern: Pattern, where: str) -> Iterator[Finding]:
     """A word after a text begins with a space; without it a model sees a token it would hardly ever write there."""
-    if pattern.chat or callable(pattern.text) or pattern.text[-1:].isspace() or pattern.text.endswith("}"):
+    if pattern.chat or callable(pattern.text) or pattern.text.endswith("}"):
+        return
+    if pattern.text[-1:].isspace():
+        for answer in pattern.answers:
+            if answer[0].isspace():
+                text = f"answer {answer!r} follows {pattern.text[-8:]!r}: two spaces; write {answer.lstrip()!r}"
+                yield Finding(code="answer-space", where=where, text=f"{text}, or end the text without one")
         return
     for answer in pattern.answers:
         letter = answer[0]

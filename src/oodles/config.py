@@ -159,6 +159,13 @@ def _inside(where: str, key: str, value: Any) -> str:
     return f"{where[:-1]}.{key}]" if where.endswith("]") else f"{where} [{key}]"
 
 
+def _item(where: str, key: str, number: int, item: Any) -> str:
+    """The place of an item of a list of tables: by its name, if it has one."""
+    if not isinstance(item, Mapping):
+        return where
+    return f"{where} [[{key}]] {item.get('name', f'number {number + 1}')}"
+
+
 def _value(hint: Any, value: Any, where: str, key: str) -> Any:
     """Check a TOML value against a type hint; lists become tuples."""
     origin, args = get_origin(hint), get_args(hint)
@@ -177,7 +184,7 @@ def _value(hint: Any, value: Any, where: str, key: str) -> Any:
     if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
         return build(typing.cast(type, hint), value, where)
     if origin is tuple and isinstance(value, list):
-        return tuple(_value(args[0], item, where, f"{key}[{i}]") for i, item in enumerate(value))
+        return tuple(_value(args[0], item, _item(where, key, i, item), f"{key}[{i}]") for i, item in enumerate(value))
     if origin is not None and issubclass(origin, Mapping) and isinstance(value, Mapping):
         return {k: _value(args[1], v, _inside(where, k, v), k) for k, v in value.items()}
     if hint is float and isinstance(value, int) and not isinstance(value, bool):

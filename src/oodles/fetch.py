@@ -219,6 +219,8 @@ def _require_training() -> None:
         raise MissingExtraError("fetching a model", "train") from None
 
 
+MADE_HERE = "tiny-llama-untrained"  # needs no download, so it is made when it is first used
+
 EMBEDDED = {
     "smollm2-135m-q4": Embedded(
         label="smollm2-135m-q4",

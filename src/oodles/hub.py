@@ -36,6 +36,7 @@ from typing import IO, Any
 from oodles.errors import DataError, MissingExtraError, StoreError, nearest
 from oodles.records import Fallback, Source
 from oodles.store import disk_errors, read_json
+from oodles.suite import list_suites
 
 CONVERTED = "refs/convert/parquet"  # the branch on which the hub keeps its own Parquet copy of a repository
 CONVERTED_FILE = re.compile(r"(?P<config>[^/]+)/(?P<split>[^/]+)/\d{4,}\.parquet")
@@ -167,7 +168,8 @@ def _ways(source: Source, hub: str, target: Path, where: str, say: Say) -> list[
 
 
 def _carry(where: str) -> str:
-    suite = where.split("/")[0]
+    name = where.split("/")[0]
+    suite = name if name in list_suites() else f"TOML-OF-{name.upper()}"
     return (
         f"on a machine with network run `oodles fetch {suite} --to DIR`, copy DIR here and pass --data DIR"
         " (or set OODLES_DATA)"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodles.errors import MissingExtraError, ModelError, nearest
-from oodles.fetch import EMBEDDED, is_fetched, model_folder
+from oodles.fetch import EMBEDDED, MADE_HERE, fetch, is_fetched, model_folder
 from oodles.records import Lora, ModelSpec
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def model_path(spec: ModelSpec) -> str:
     """What from_pretrained is given."""
     if spec.source not in EMBEDDED:
         return spec.source
+    if not is_fetched(spec.source) and spec.source == MADE_HERE:
+        fetch(spec.source, lambda _: None)
     if not is_fetched(spec.source):
         raise ModelError(f"model '{spec.source}' is not in the cache; run: oodles fetch {spec.source}")
     return str(model_folder(spec.source))

@@ -33,7 +33,7 @@ def show_suite(suite: Suite, sets: Sequence[dict[str, Any]], console: Console) -
     away = [s["set"] for s in sets if not s["here"]]
     if away:
         _line(console, f"\nnot here, so the numbers are the expected ones: {', '.join(dict.fromkeys(away))}")
-        _line(console, f"fetch them: oodles fetch {suite.name}, or pass a folder with copies: --data DIR")
+        _line(console, "fetch them: oodles fetch, with the same suite; or pass a folder with copies: --data DIR")
     caveats = [(s["set"], c) for s in sets if s["kind"] == "test" for c in s["caveats"]]
     if caveats:
         _line(console, "\ncaveats")
@@ -60,6 +60,8 @@ def show_audit(audit: Audit, errors: Sequence[Finding], about: dict[str, Any], c
             _line(console, f"\n{severity}s")
             for finding in found:
                 _show_finding(finding, console, allowed=severity == "error" and finding not in errors)
+    if not any("tokens" in e for s in audit.sets for by_model in s["rendered"].values() for e in by_model.values()):
+        _line(console, "\nno tokenizer: answers, lengths and tokens were not checked (--model says whose)")
     counts = audit.counts()
     told = ", ".join(f"{n} {severity}{'' if n == 1 else 's'}" for severity, n in counts.items())
     waved = counts["error"] - len(errors)

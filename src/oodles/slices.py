@@ -135,14 +135,15 @@ def sharing(names: Sequence[str], parents: Mapping[str, str], described: Mapping
     Examples
     --------
     >>> told = {"h/lex": '{"kind": "lex"}', "h/con": '{"kind": "con"}', "h/yes": '{"label": "yes"}'}
-    >>> shared = sharing(["h/lex", "h/con", "h/yes"], dict.fromkeys(told, "h"), told)
+    >>> shared = sharing(["h", *told], dict.fromkeys(told, "h"), told)
     >>> sorted(shared["h/lex"])
     ['h', 'h/yes']
     """
     shared: dict[str, set[str]] = {name: set() for name in names}
     for child, parent in parents.items():
-        shared.setdefault(child, set()).add(parent)
-        shared.setdefault(parent, set()).add(child)
+        if child in shared and parent in shared:
+            shared[child].add(parent)
+            shared[parent].add(child)
     values = {name: json.loads(told) for name, told in described.items()}
     for a, b in ((a, b) for a in values for b in values if a < b):
         disjoint = any(values[b].get(column, value) != value for column, value in values[a].items())

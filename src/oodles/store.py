@@ -436,7 +436,9 @@ class _Wanted:
                 name=one.name,
                 role=role_of(one.name, train_set),
                 n=int(inside.sum()),
-                metrics=metrics(found),
+                metrics={
+                    k: v for k, v in metrics(found).items() if not np.isnan(v)
+                },  # of one label, some are undefined
                 about={"slice_of": one.parent, "slice": str(one)},
             )
 

@@ -179,9 +179,13 @@ def _fewest_answers(suite: Suite, data: DataSet) -> int:
     """How many answers a set can count on: those of its own pattern, or of any pattern that is not somebody's own."""
     if data.pattern:
         return len(suite.patterns[data.pattern].answers)
+    return min(len(p.answers) for p in shared_patterns(suite))
+
+
+def shared_patterns(suite: Suite) -> tuple[Pattern, ...]:
+    """The patterns that a run may have: those that are not some set's own."""
     own = {s.pattern for s in (*suite.train_sets.values(), *suite.test_sets.values())}
-    shared = [p for name, p in suite.patterns.items() if name not in own] or list(suite.patterns.values())
-    return min(len(p.answers) for p in shared)
+    return tuple(p for name, p in suite.patterns.items() if name not in own) or tuple(suite.patterns.values())
 
 
 def _check_names(names: list[str], kind: str, where: str) -> None:

@@ -1,0 +1,1 @@
+"""What scoring is compared with. None of these imports oodles."""
