@@ -400,11 +400,8 @@ def run(
 def _run(study: Any, root: Path, *, as_json: bool, quiet: bool = False, allow: Sequence[str] = ()) -> None:
     from oodles.launch import run as run_study
 
-    try:
+    with _interruptible(f"stopped; the same command goes on from the finished runs in {root}"):
         outcome = run_study(study, root, allow=allow)
-    except KeyboardInterrupt:
-        _say(f"stopped; the same command goes on from the finished runs in {root}")
-        raise typer.Exit(130) from None
     if as_json:
         failed = [{"run": n, "reason": r} for n, r in outcome.failed]
         _print_json({"out": str(root), "done": outcome.done, "skipped": outcome.skipped, "failed": failed})
@@ -415,6 +412,135 @@ def _run(study: Any, root: Path, *, as_json: bool, quiet: bool = False, allow: S
         _say(f"failed: {name}: {reason}; see {root}/runs/{name}/log.txt")
     if outcome.failed:
         raise typer.Exit(1)
+
+
+@app.command()
+def score(
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", help="An embedded name, a folder or a hub id; may be left out for adapters that name it."
+        ),
+    ] = None,
+    adapter: Annotated[Path | None, typer.Option("--adapter", help="A LoRA adapter on top of the model.")] = None,
+    checkpoints: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoints", help="A folder of checkpoint-N or step-N: adapters or whole models, one step each."
+        ),
+    ] = None,
+    suite: Annotated[str | None, typer.Option("--suite", help="A built-in suite or the path of a TOML.")] = None,
+    in_domain: Annotated[
+        str, typer.Option("--in-domain", help="The test set that is in-domain for what the model was trained on.")
+    ] = "",
+    test_set: Annotated[
+        list[str] | None, typer.Option("--test-set", help="Only these test sets or slices. May be repeated.")
+    ] = None,
+    pattern: Annotated[str, typer.Option("--pattern", help="Which pattern of the suite; default the first.")] = "",
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="A fixed sample of each OOD test set.")] = None,
+    precision: Annotated[str, typer.Option("--precision", help="fp32, bf16 or fp16.")] = "fp32",
+    run: Annotated[str, typer.Option("--run", help="Name of the run; default from the model and its folder.")] = "",
+    out: Out = None,
+    runs: Annotated[
+        Path | None, typer.Option("--runs", help="The folder of a finished study, to which --add-test-set adds.")
+    ] = None,
+    add_test_set: Annotated[
+        list[str] | None,
+        typer.Option("--add-test-set", help="With --runs: score this set from the kept adapters. May be repeated."),
+    ] = None,
+    data: Data = None,
+    allow: Allow = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score trained models on a suite: one model, a folder of checkpoints, or further sets for finished runs.
+
+    Writes an ordinary run folder, which analyse and report read; the same command goes on after an interruption.
+    Several models may share one --out, each as a run of its own.
+    """
+    from oodles.suite import load_suite
+
+    if runs is not None:
+        given = {"--model": model, "--adapter": adapter, "--checkpoints": checkpoints, "--out": out, "--run": run}
+        for name, value in given.items():
+            if value:
+                raise ConfigError(f"oodles score: {name} does not go with --runs, which knows its models")
+        if not add_test_set:
+            raise ConfigError("oodles score --runs: which test set? give --add-test-set NAME")
+        _add_test_sets(runs, suite, data, add_test_set, limit, as_json)
+        return
+    if add_test_set:
+        raise ConfigError("oodles score: --add-test-set goes with --runs, the folder of a finished study")
+    if suite is None or out is None:
+        raise ConfigError(f"oodles score: {'--suite' if suite is None else '--out'} is missing")
+    if adapter is not None and checkpoints is not None:
+        raise ConfigError("oodles score: give --adapter or --checkpoints, not both")
+    if precision not in ("fp32", "bf16", "fp16"):
+        raise ConfigError(f"oodles score: --precision is '{precision}', expected fp32, bf16 or fp16")
+    from oodles.models import require_training
+
+    require_training("oodles score")
+    from oodles.records import Evaluation
+    from oodles.scorer import Checkpoint, find_checkpoints, score_model
+
+    points: tuple[Checkpoint, ...] = (Checkpoint(step=0),)
+    if checkpoints is not None:
+        points = find_checkpoints(checkpoints)
+    elif adapter is not None:
+        points = (Checkpoint.at(adapter),)
+    with _interruptible(f"stopped; the same command goes on from what is in {out}"):
+        scored = score_model(
+            load_suite(suite, data=data or ""),
+            out,
+            model=model or "",
+            checkpoints=points,
+            run=run,
+            in_domain=in_domain,
+            pattern=pattern,
+            evaluation=Evaluation(test_sets=tuple(test_set or ()), limit=limit),
+            precision=precision,
+            allow=allow or [],
+        )
+    _print_scored([scored], as_json)
+
+
+def _add_test_sets(
+    runs: Path, suite: str | None, data: Path | None, names: list[str], limit: int | None, as_json: bool
+) -> None:
+    from oodles.models import require_training
+    from oodles.store import read_json, run_folders
+    from oodles.suite import list_suites, load_suite
+
+    run_folders(runs)
+    held = str(read_json(runs / "study.json").get("suite"))
+    if suite is None and held not in list_suites():
+        raise ConfigError(f"{runs}: its suite '{held}' is not built in; say where its TOML is with --suite")
+    loaded = load_suite(suite or held, data=data or "")
+    if loaded.name != held:
+        raise ConfigError(f"{runs}: holds runs on suite '{held}', not '{loaded.name}'; give that suite's TOML")
+    require_training("oodles score")
+    from oodles.scorer import add_test_sets
+
+    with _interruptible(f"stopped; the same command goes on from what is in {runs}"):
+        scored = add_test_sets(runs, loaded, names, limit=limit)
+    _print_scored(list(scored), as_json)
+
+
+def _print_scored(scored: list[Any], as_json: bool) -> None:
+    if as_json:
+        _print_json([{"out": str(s.out), "run": s.run, "done": s.done, "skipped": s.skipped} for s in scored])
+        return
+    for one in scored:
+        print(f"{one.run}: {one.done} evaluations scored, {one.skipped} there before")
+    print(f"next: oodles analyse {scored[0].out}")
+
+
+@contextmanager
+def _interruptible(text: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        _say(text)
+        raise typer.Exit(130) from None
 
 
 @app.command()

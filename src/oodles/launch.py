@@ -14,7 +14,18 @@ from oodles.grid import Grid, Job, expand, schedule_of
 from oodles.models import model_path, require_training
 from oodles.progress import Progress
 from oodles.records import Study
-from oodles.store import RunFolder, check_folder, check_same_run, claim_folder, locked, log_line, plan_runs, write_json
+from oodles.store import (
+    RunFolder,
+    check_folder,
+    check_same_run,
+    claim_folder,
+    locked,
+    log_line,
+    plan_runs,
+    read_scores,
+    write_json,
+)
+from oodles.suite import select_test_sets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +77,15 @@ def _run_missing(grid: Grid, root: Path) -> Outcome:
         check_same_run(folder, job.spec)
     plan_runs(root, [folder.name for folder in folders])
     todo = [(job, folder) for job, folder in zip(grid.jobs, folders, strict=True) if folder.status != "done"]
+    lacking = _lacking(grid, [folder for folder in folders if folder.status == "done"])
     done: list[str] = []
     failed: list[tuple[str, str]] = []
     with Progress(work_of(grid, [job for job, _ in todo]), grid.study.name) as progress:
+        for name, count in lacking.items():
+            progress.say(
+                f"{count} finished runs lack test set '{name}'; to add it: oodles score --runs {root}"
+                f" --add-test-set {name}"
+            )
         for job, folder in todo:
             reason = _try(job, grid, folder, progress, folders)
             if reason is None:
@@ -78,6 +95,14 @@ def _run_missing(grid: Grid, root: Path) -> Outcome:
                 progress.say(f"{folder.name} failed: {reason}")
     skipped = tuple(f.name for f in folders if f.status == "done" and f.name not in done)
     return Outcome(out=root, done=tuple(done), skipped=skipped, failed=tuple(failed))
+
+
+def _lacking(grid: Grid, finished: Sequence[RunFolder]) -> dict[str, int]:
+    """Test sets that the study asks for and finished runs have not seen, with the number of such runs."""
+    wanted = [data.name for data in select_test_sets(grid.suite, grid.study.evaluation.test_sets)]
+    seen = [{line["test_set"] for line in read_scores(folder)} for folder in finished]
+    counts = {name: sum(name not in held for held in seen) for name in wanted}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _try(job: Job, grid: Grid, folder: RunFolder, progress: Progress, folders: list[RunFolder]) -> str | None:

@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,14 @@ class Checkpoint:
 
     step: int
     path: Path | None = None
+
+    @classmethod
+    def at(cls, path: Path) -> Checkpoint:
+        """A single adapter or model folder; its step is in its name, or 0."""
+        if not any((path / name).is_file() for name in ("adapter_config.json", "config.json")):
+            raise ModelError(f"{path}: no adapter_config.json and no config.json; expected an adapter's folder")
+        match = STEP.search(path.resolve().name)
+        return cls(step=int(match[1] or match[2]) if match else 0, path=path)
 
     @property
     def is_adapter(self) -> bool:
@@ -135,7 +143,6 @@ def add_test_sets(
     root: Path, suite: Suite, names: Sequence[str], *, limit: int | None = None, batch_tokens: int | None = None
 ) -> tuple[Scored, ...]:
     """Score further test sets for the finished runs of a study, from the adapters they kept."""
-    chosen = select_test_sets(suite, tuple(names))
     check_slices(suite, tuple(names))
     stop_on_errors(audit_data(suite, tuple(names)), ())
     folders = [f for f in run_folders(root) if f.status == "done"]
@@ -156,7 +163,6 @@ def add_test_sets(
             precision = (told.get("recipe") or {}).get("precision", "fp32")
             done, skipped = _score(folder, spec, checkpoints, rendered, told["train_set"], evaluation, precision)
             scored.append(Scored(out=root, run=folder.name, done=done, skipped=skipped))
-    assert chosen
     return tuple(scored)
 
 
@@ -164,7 +170,7 @@ def _kept(folder: RunFolder) -> tuple[ModelSpec, Pattern, tuple[Checkpoint, ...]
     """Model, pattern and adapters of a finished run."""
     told = read_json(folder.spec)
     if told.get("run_id") is None:
-        raise StoreError(f"{folder.path}: not made by `oodles run`, so its base model is not known; score its checkpoints")
+        raise StoreError(f"{folder.path}: not made by `oodles run`, so its base model is not known here")
     held = told["pattern"]
     if str(held["text"]).startswith("function "):
         raise ConfigError(f"{folder.path}: its pattern is a Python {held['text']}; score it from Python")
@@ -177,10 +183,8 @@ def _kept(folder: RunFolder) -> tuple[ModelSpec, Pattern, tuple[Checkpoint, ...]
         )
     checkpoints = tuple(Checkpoint(step=step, path=folder.adapter(step)) for step in steps)
     spec = ModelSpec(**told["model"])
-    if spec.revision is not None and spec.revision.startswith("folder:") and resolve_model(spec.source) != spec:
-        known = resolve_model(spec.source)
-        if known.revision != spec.revision:
-            raise ModelError(f"{spec.source}: holds other weights than run {folder.name} was trained from")
+    if (spec.revision or "").startswith("folder:") and resolve_model(spec.source).revision != spec.revision:
+        raise ModelError(f"{spec.source}: holds other weights than run {folder.name} was trained from")
     return spec, pattern, checkpoints
 
 
@@ -215,6 +219,7 @@ def _begin(
         "shots": None,
         "seed": None,
         "data_seed": None,
+        "evaluation": asdict(evaluation),
     }
     if folder.spec.is_file():
         held = read_json(folder.spec)
@@ -282,9 +287,9 @@ def _loaded(model: ModelSpec, precision: str) -> Iterator[Callable[[Checkpoint],
             if "base" not in state:
                 state["base"] = load_model(model, precision)
             if checkpoint.path is None:
-                return state["base"]  # type: ignore[no-any-return]
+                return state["base"]
             state["peft"] = _with_adapter(state.get("peft"), state["base"], checkpoint)
-            return state["peft"]  # type: ignore[no-any-return]
+            return state["peft"]
         whole = resolve_model(str(checkpoint.path))
         return load_model(replace(whole, label=model.label), precision)
 

@@ -1,0 +1,247 @@
+"""`oodles score`: one model, a folder of checkpoints, further sets for finished runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from conftest import oodles
+from oodles.errors import ModelError
+from oodles.scorer import find_checkpoints
+from oodles.store import RunFolder, read_records, read_runs, read_scores
+
+TINY = "tiny-llama-untrained"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+    """A folder with a suite, a finished study on three of its four test sets, and one on all four."""
+    folder = tmp_path_factory.mktemp("trained")
+    text = 'schema = 1\nname = "toy"\n[patterns.question]\ntext = "{premise} Question: {hypothesis} Yes or No?"\n'
+    text += 'answers = [" Yes", " No"]\ntruncate = "premise"\n'
+    for kind, name in (("train", "home"), ("test", "home"), ("test", "away"), ("test", "far"), ("test", "late")):
+        text += f'\n[[{kind}_sets]]\nname = "{name}"\nsource = {{ file = "{name}_{kind}.csv" }}\n'
+        text += 'labels = { e = 0, c = 1 }\nslices = ["kind"]\n'
+        lines = ["premise,hypothesis,label,kind"]
+        lines += [f"A {name} {kind} text {i // 2}.,It is {i}.,{'ec'[i % 2]},{'uv'[i % 3 == 0]}" for i in range(24)]
+        (folder / f"{name}_{kind}.csv").write_text("\n".join(lines))
+    (folder / "suite.toml").write_text(text)
+    study = 'schema = 1\nname = "toy"\nsuite = "suite.toml"\n[grid]\nmodels = ["tiny-llama-untrained"]\n'
+    study += 'train_sets = ["home"]\nshots = [8]\nseeds = [0, 1]\n[train]\nepochs = 2\nbatch_size = 4\n'
+    (folder / "study.toml").write_text(study + "learning_rate = 1e-2\n")
+    for out, sets in (("three", '["home", "away", "far"]'), ("four", '["home", "away", "far", "late"]')):
+        done = oodles("run", folder / "study.toml", "--set", f"eval.test_sets={sets}", "--out", folder / out)
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+def values(table: pd.DataFrame, run: str, test_set: str) -> dict[tuple[int, str], float]:
+    rows = table[(table["run"] == run) & (table["test_set"] == test_set)]
+    return {(r.step, r.metric): r.value for r in rows.itertuples()}
+
+
+def same_records(a: Path, b: Path, run: str, test_set: str) -> bool:
+    """Whether two folders hold the same bits for a run's test set."""
+    first, second = (
+        f[(f["run"] == run) & (f["test_set"] == test_set)].reset_index(drop=True)
+        for f in (read_records(a), read_records(b))
+    )
+    return len(first) > 0 and first.equals(second)
+
+
+def test_a_single_model_gives_an_ordinary_run(trained: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = oodles("score", "--model", TINY, "--suite", trained / "suite.toml", "--in-domain", "home", "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "4 evaluations scored, 0 there before" in done.stdout
+    run = f"{TINY}_home"
+    table = read_runs(out)
+    assert set(table["run"]) == {run}
+    assert set(table["step"]) == {0}
+    # the untrained model is every run's step 0: the same bits as in a study
+    study = read_runs(trained / "four")
+    first = sorted(study["run"].unique())[0]
+    for name in ("home", "away", "far", "late"):
+        wanted = {k: v for k, v in values(study, first, name).items() if k[0] == 0}
+        assert values(table, run, name) == pytest.approx(wanted, nan_ok=True)
+    again = oodles("score", "--model", TINY, "--suite", trained / "suite.toml", "--in-domain", "home", "--out", out)
+    assert "0 evaluations scored, 4 there before" in again.stdout
+
+
+def test_checkpoints_become_a_trajectory(trained: Path, tmp_path: Path) -> None:
+    """The kept adapters of a run as checkpoint folders: the trajectory is the run's own, to the bit."""
+    name = f"{TINY}_home_0_8"
+    source = RunFolder(trained / "four" / "runs" / name)
+    training = tmp_path / "training"
+    for step in sorted({line["step"] for line in read_scores(source)}):
+        shutil.copytree(source.adapter(step), training / f"checkpoint-{step}")
+    out = tmp_path / "out"
+    arguments = ["score", "--model", TINY, "--checkpoints", training, "--suite", trained / "suite.toml"]
+    done = oodles(*arguments, "--in-domain", "home", "--run", name, "--out", out)
+    assert done.returncode == 0, done.stderr
+    for test_set in ("home", "away", "late"):
+        assert same_records(out, trained / "four", name, test_set)
+    shutil.copytree(training, tmp_path / "other" / "training")
+    assert oodles(*arguments, "--in-domain", "home", "--run", "second", "--out", out).returncode == 0
+    analysed = oodles("analyse", out, "--json")
+    assert analysed.returncode == 0, analysed.stderr
+    assert {r["n_runs"] for r in json.loads(analysed.stdout)} == {2}
+
+
+def test_one_adapter_by_its_folder(trained: Path, tmp_path: Path) -> None:
+    name = f"{TINY}_home_0_8"
+    source = RunFolder(trained / "four" / "runs" / name)
+    last = max(line["step"] for line in read_scores(source))
+    out = tmp_path / "out"
+    arguments = ["--adapter", source.adapter(last), "--suite", trained / "suite.toml", "--test-set", "away/u"]
+    done = oodles("score", "--model", TINY, *arguments, "--test-set", "far", "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    table = read_runs(out)
+    assert set(table["step"]) == {last}
+    assert set(table["test_set"]) == {"away", "away/u", "far"}
+    found = values(table, json.loads(done.stdout)[0]["run"], "far")
+    assert found == pytest.approx(
+        {k: v for k, v in values(read_runs(trained / "four"), name, "far").items() if k[0] == last}, nan_ok=True
+    )
+
+
+def test_a_set_added_later_equals_one_that_was_there_from_the_start(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "three", tmp_path / "three")
+    arguments = ["score", "--runs", tmp_path / "three", "--suite", trained / "suite.toml", "--add-test-set", "late"]
+    done = oodles(*arguments)
+    assert done.returncode == 0, done.stderr
+    for seed in (0, 1):
+        assert same_records(tmp_path / "three", trained / "four", f"{TINY}_home_{seed}_8", "late")
+    table, wanted = read_runs(tmp_path / "three"), read_runs(trained / "four")
+    assert len(table) == len(wanted)
+    assert "0 evaluations scored" in oodles(*arguments).stdout
+    assert "late/kind=u" not in set(table["test_set"])
+    more = oodles("analyse", tmp_path / "three", "--test-set", "late/u", "--test-set", "far", "--json")
+    assert {(r["a"], r["b"]) for r in json.loads(more.stdout)} == {("far", "late/u")}
+
+
+def test_run_says_which_sets_finished_runs_lack(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "three", tmp_path / "three")
+    done = oodles("run", trained / "study.toml", "--out", tmp_path / "three")
+    assert done.returncode == 0
+    assert "2 finished runs lack test set 'late'" in done.stderr
+    assert "oodles score --runs" in done.stderr
+
+
+def test_a_killed_scorer_goes_on_and_gives_the_same(trained: Path, tmp_path: Path) -> None:
+    name = f"{TINY}_home_0_8"
+    source = RunFolder(trained / "four" / "runs" / name)
+    training, out = tmp_path / "training", tmp_path / "out"
+    for step in sorted({line["step"] for line in read_scores(source)}):
+        shutil.copytree(source.adapter(step), training / f"step-{step}")
+    arguments = ["score", "--model", TINY, "--checkpoints", str(training), "--suite", str(trained / "suite.toml")]
+    arguments += ["--in-domain", "home", "--run", name, "--out", str(out)]
+    code = "from oodles.cli import main; main()"
+    scorer = subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.DEVNULL)
+    scores = RunFolder(out / "runs" / name)
+    deadline = time.monotonic() + 120
+    while len(read_scores(scores)) < 2 and time.monotonic() < deadline and scorer.poll() is None:
+        time.sleep(0.005)
+    os.kill(scorer.pid, signal.SIGKILL)
+    scorer.wait()
+    before = scores.scores.read_bytes()
+    held = len(read_scores(scores))
+    assert held >= 2
+    done = oodles(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert f"{held} there before" in done.stdout
+    assert scores.scores.read_bytes().startswith(before)
+    for test_set in ("home", "away", "far", "late"):
+        assert same_records(out, trained / "four", name, test_set)
+
+
+def test_whole_models_as_checkpoints(trained: Path, tmp_path: Path, tiny_model: Path) -> None:
+    for step in (1, 2):
+        shutil.copytree(tiny_model, tmp_path / "training" / f"checkpoint-{step}")
+    done = oodles(
+        *("score", "--model", TINY, "--checkpoints", tmp_path / "training", "--suite", trained / "suite.toml"),
+        *("--out", tmp_path / "out", "--limit", 8),
+    )
+    assert done.returncode == 0, done.stderr
+    table = read_runs(tmp_path / "out")
+    assert set(table["step"]) == {1, 2}
+    assert set(table["n"]) == {8}
+
+
+def test_checkpoints_are_found_by_their_step(tmp_path: Path) -> None:
+    for name in ("checkpoint-10", "checkpoint-9", "step_200", "7", "runs", "checkpoint-x", "checkpoint-3"):
+        (tmp_path / name).mkdir()
+        if name != "checkpoint-3":
+            (tmp_path / name / "adapter_config.json").write_text("{}")
+    assert [c.step for c in find_checkpoints(tmp_path)] == [7, 9, 10, 200]
+    (tmp_path / "step-9").mkdir()
+    (tmp_path / "step-9" / "config.json").write_text("{}")
+    with pytest.raises(ModelError, match="are both step 9"):
+        find_checkpoints(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--suite", "SUITE"], "--out is missing"),
+        (["--model", TINY, "--out", "OUT"], "--suite is missing"),
+        (["--suite", "SUITE", "--out", "OUT"], "which model? give --model"),
+        (["--model", "smolm2-135m-q4", "--suite", "SUITE", "--out", "OUT"], "did you mean 'smollm2-135m-q4'"),
+        (["--model", TINY, "--suite", "SUITE", "--out", "OUT", "--in-domain", "hom"], "did you mean 'home'"),
+        (["--model", TINY, "--suite", "SUITE", "--out", "OUT", "--test-set", "away/w"], "no such slice of 'away'"),
+        (["--model", TINY, "--suite", "SUITE", "--out", "OUT", "--precision", "fp8"], "expected fp32, bf16 or fp16"),
+        (["--model", TINY, "--suite", "SUITE", "--out", "OUT", "--adapter", "none"], "no adapter_config.json"),
+        (["--model", TINY, "--suite", "SUITE", "--out", "OUT", "--checkpoints", "none"], "none: no such folder"),
+        (["--runs", "RUNS"], "which test set? give --add-test-set"),
+        (["--runs", "RUNS", "--add-test-set", "late"], "say where its TOML is with --suite"),
+        (["--runs", "RUNS", "--suite", "mini", "--add-test-set", "news"], "holds runs on suite 'toy', not 'mini'"),
+        (["--runs", "RUNS", "--suite", "SUITE", "--add-test-set", "laet"], "did you mean 'late'"),
+        (["--runs", "RUNS", "--model", TINY, "--add-test-set", "late"], "--model does not go with --runs"),
+        (["--model", TINY, "--suite", "SUITE", "--out", "OUT", "--add-test-set", "late"], "goes with --runs"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(arguments: list[str], message: str, trained: Path, tmp_path: Path) -> None:
+    places = {"SUITE": trained / "suite.toml", "OUT": tmp_path / "out", "RUNS": trained / "three"}
+    done = oodles("score", *[places.get(a, a) for a in arguments], cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert message in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_records_are_small(trained: Path, tmp_path: Path) -> None:
+    """Bytes per example and step: an id by its difference, two scores, one bit."""
+    from oodles.records import Predictions, Prompt, PromptSet
+    from oodles.store import commit
+
+    n = 30_000
+    scores = np.random.default_rng(0).normal(size=(n, 2)).astype(np.float32).astype(np.float64)
+    prompts = PromptSet(
+        name="hans",
+        answers=(" Yes", " No"),
+        prompts=tuple(Prompt(id=str(i), text="x", gold=i % 2) for i in range(n)),
+    )
+    found = Predictions(
+        test_set="hans",
+        answers=prompts.answers,
+        ids=tuple(p.id for p in prompts.prompts),
+        scores=scores,
+        gold=np.arange(n) % 2,
+    )
+    folder = RunFolder(tmp_path / "runs" / "r")
+    folder.path.mkdir(parents=True)
+    commit(folder, 0, prompts, found, "ood")
+    assert folder.records(0, "hans").stat().st_size / n < 9.5
+    frame = pd.read_parquet(folder.records(0, "hans"))
+    assert frame["example"].tolist() == list(found.ids)
+    assert np.array_equal(frame["score:Yes"].to_numpy(np.float64), scores[:, 0])
