@@ -1,28 +1,70 @@
-"""All benchmarks: `python -m benchmarks` writes benchmarks/results.json and the table in docs/performance.md."""
+"""All benchmarks: `python -m benchmarks` writes benchmarks/results.json and the tables in docs/performance.md."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import platform
+import sys
 from pathlib import Path
+from typing import Any
 
 from benchmarks.statistics import measure_speed, save
+from oodles.errors import OodlesError
 
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results.json"
 PAGE = ROOT.parent / "docs" / "performance.md"
+FIGURE = ROOT.parent / "docs" / "scoring.png"
 MARK = "<!-- table made by `make bench` -->"
 
 
-def main() -> None:
-    results = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=("statistics", "scoring"), help="one benchmark; default: both")
+    parser.add_argument("--quick", action="store_true", help="scoring on a small sample; prints, writes nothing")
+    parser.add_argument("--whole", action="store_true", help="scoring: everyone scores everything in every round")
+    chosen = parser.parse_args()
+    try:
+        if chosen.only != "scoring" and not chosen.quick:
+            bench_statistics()
+        if chosen.only != "statistics":
+            bench_scoring(chosen.quick, chosen.whole)
+    except OodlesError as error:  # e.g. the test sets are not here
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def bench_statistics() -> None:
     print("statistics: 144 runs x 60 steps x 8 sets", flush=True)
+    results = read_results()
     results.setdefault("statistics", {}).setdefault("cells", {})["speed"] = measure_speed(0)
     results["machine"] = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
     save(RESULTS, results)
     head = PAGE.read_text().split(MARK)[0]
     PAGE.write_text(f"{head}{MARK}\n\n{table(results)}")
     print(f"wrote {RESULTS} and {PAGE}")
+
+
+def bench_scoring(quick: bool, whole: bool) -> None:
+    from benchmarks import scoring  # needs torch
+
+    options = scoring.Options(whole=whole)
+    if quick:
+        options = scoring.Options(size=scoring.QUICK_SIZE, rounds=scoring.QUICK_ROUNDS, whole=whole)
+    found = scoring.measure(options, lambda line: print(line, flush=True))
+    print(scoring.markdown(found))
+    if quick:
+        return
+    save(RESULTS, {**read_results(), "scoring": found})
+    scoring.put_into(PAGE, scoring.markdown(found), MARK)
+    scoring.draw_figure(found, FIGURE)
+    print(f"wrote {RESULTS}, {PAGE} and {FIGURE}")
+
+
+def read_results() -> dict[str, Any]:
+    return json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
 
 
 def table(results: dict[str, dict[str, dict[str, dict[str, object]]]]) -> str:
@@ -45,4 +87,4 @@ def table(results: dict[str, dict[str, dict[str, dict[str, object]]]]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -25,7 +25,7 @@ class Harness:
 
     model: Any
     answers: int
-    batches: list[tuple[list[int], list[Any]]]  # indices of the prompts, their requests
+    batches: list[tuple[list[int], tuple[int, int], list[Any]]]  # indices of the prompts, rows x width, requests
     tokenising: list[float] = field(default_factory=list)  # seconds, one per call of `score_batches`
 
     def score_batches(self, batches: list[list[Any]]) -> tuple[np.ndarray, float]:
@@ -88,6 +88,8 @@ def _as_it_batches(tokenizer: Any, texts: list[str], answers: tuple[str, ...], r
         same[tuple(ids)].append(index)
     batches = []
     for start in range(0, len(order), BATCH_SIZE):
-        indices = [index for ids in order[start : start + BATCH_SIZE] for index in same[ids]]
-        batches.append((indices, [request for index in indices for request in requests[index]]))
+        rows = order[start : start + BATCH_SIZE]
+        indices = [index for ids in rows for index in same[ids]]
+        shape = (len(rows), len(rows[0]) - 1)  # the answer's token is not sent through the model
+        batches.append((indices, shape, [request for index in indices for request in requests[index]]))
     return batches
