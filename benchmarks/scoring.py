@@ -494,18 +494,14 @@ LABELS = {
 
 def markdown(found: dict[str, Any]) -> str:
     """The figures as a table, with what they are."""
-    sample, every, tokens = found["sample"], found["all_prompts"], found["tokens"]
     lines = [
         "## Scoring",
         "",
-        f"{sample['prompts']:,} prompts of the eight NLI sets in their proportions, all prompts of each drawn premise, SmolLM2-135M in "
-        f"fp32, {found['threads']} threads. Each distinct prefix computed once would save {100 * sample['shared_share']:.1f} % of the "
-        f"sample's tokens ({100 * every['shared_share']:.1f} % of all {every['prompts']:,} prompts'); our packing saves "
-        f"{100 * sample['saved_by_our_packing']:.1f} % ({100 * every['saved_by_our_packing']:.1f} %).",
+        _sample_text(found),
         "",
         "![Scoring compared](scoring.png)",
         "",
-        "| compared with | oodles is faster by | range over rounds | arithmetic allows | largest difference of margins | equal winners |",
+        "| compared with | oodles is faster | over rounds | arithmetic allows | margins differ by at most | same winner |",
         "|---|---|---|---|---|---|",
     ]
     for name, label in LABELS.items():
@@ -515,20 +511,39 @@ def markdown(found: dict[str, Any]) -> str:
             f"| {label} | {found[f'ratio_{name}']:.2f} x | {low:.2f} to {high:.2f} | {found[f'bound_{name}']:.2f} x "
             f"| {same['max_margin_difference']:.1e} | {100 * same['equal_winners']:.2f} % |"
         )
-    lines += [
-        "",
-        f"oodles scores the sample in {statistics.median(found['seconds']['oodles']):.1f} s after {found['seconds_preparation']:.1f} s of "
-        f"preparation, once per run: {tokens['distinct']:,} distinct tokens of {tokens['all']:,}. Linear layers alone, on batches of our "
-        f"sizes, run at {max(found['gigaflops']):.0f} GFLOP/s here; the distinct tokens go through them at "
-        f"{100 * found['gemm_share']:.0f} % of that rate, the computed ones at {100 * found['gemm_share_computed']:.0f} %. "
-        f"*Arithmetic allows*: multiply-adds of the other over those of the distinct tokens ({found['bound_study_all_prompts']:.2f} x the "
-        f"study's way for all prompts).",
-        "",
-        "The study's way pads each prompt to 128 tokens, 32 to a batch, and makes all logits; two mistakes of it are mended so that scores "
-        "can be compared (prompts over 128 tokens are kept whole, the answer is read at the last token and not at the padding); it "
-        "is frozen in `benchmarks/baselines/study.py`. Nobody's tokenising is timed.",
-    ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", _speed_text(found), "", HOW]) + "\n"
+
+
+HOW = """\
+The study's way pads each prompt to 128 tokens, 32 to a batch in the data's order, and makes the logits of the whole
+vocabulary at all positions. Two mistakes of it are mended so that scores can be compared: prompts over 128 tokens are
+kept whole, and the answer is read after the prompt's last token, not after padding. It is frozen in
+`benchmarks/baselines/study.py`. All share the loaded model, the threads and the prompts; nobody's tokenising is timed.
+They take turns in rounds: oodles scores the whole sample in each, the others some of their batches, scaled by padded
+tokens. *Arithmetic allows*: multiply-adds of the other over those of the distinct tokens."""
+
+
+def _sample_text(found: dict[str, Any]) -> str:
+    sample, every = found["sample"], found["all_prompts"]
+    return (
+        f"{sample['prompts']:,} of the {every['prompts']:,} prompts of the eight NLI sets, in their proportions, with all "
+        f"prompts of each drawn premise;\nSmolLM2-135M in fp32, {found['threads']} threads. Computing each distinct prefix "
+        f"of a set once would save {100 * sample['shared_share']:.1f} % of the\nsample's tokens "
+        f"({100 * every['shared_share']:.1f} % of all prompts'); the packing saves "
+        f"{100 * sample['saved_by_our_packing']:.1f} % ({100 * every['saved_by_our_packing']:.1f} %)."
+    )
+
+
+def _speed_text(found: dict[str, Any]) -> str:
+    tokens = found["tokens"]
+    return (
+        f"oodles scores the sample in {statistics.median(found['seconds']['oodles']):.1f} s, after "
+        f"{found['seconds_preparation']:.1f} s of preparation, which is done once per run: {tokens['distinct']:,}\n"
+        f"distinct tokens of {tokens['all']:,}. Linear layers alone, on batches of the same sizes, run at "
+        f"{max(found['gigaflops']):.0f} GFLOP/s here; the distinct tokens go\nthrough them at "
+        f"{100 * found['gemm_share']:.0f} % of that rate. For all prompts, arithmetic allows "
+        f"{found['bound_study_all_prompts']:.2f} x the study's way."
+    )
 
 
 def put_into(page: Path, text: str, before: str) -> None:

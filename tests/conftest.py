@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +105,35 @@ def toy_study(toy_suite: Path, tiny_model: Path) -> Path:
 
 
 def oodles(*arguments: object, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-    """The command line as a user calls it."""
-    command = [sys.executable, "-c", "from oodles.cli import main; main()", *map(str, arguments)]
+    """The command line as a user calls it; in this process, to save loading torch, unless the environment differs."""
+    command = list(map(str, arguments))
+    return _in_a_process(command, cwd, env) if env else _here(command, cwd)
+
+
+def _in_a_process(command: list[str], cwd: Path | None, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, capture_output=True, text=True, cwd=cwd, check=False, env={**os.environ, "OMP_NUM_THREADS": "1", **env}
+        [sys.executable, "-c", "from oodles.cli import main; main()", *command],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **env},
     )
+
+
+def _here(command: list[str], cwd: Path | None) -> subprocess.CompletedProcess[str]:
+    from oodles.cli import main
+
+    out, err, arguments, code = io.StringIO(), io.StringIO(), sys.argv, 0
+    sys.argv = ["oodles", *command]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), contextlib.chdir(cwd or "."):
+            main()
+    except SystemExit as left:
+        code = left.code if isinstance(left.code, int) else int(left.code is not None)
+    except Exception:  # a traceback, as a user would see it
+        code = 1
+        err.write(traceback.format_exc())
+    finally:
+        sys.argv = arguments
+    return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
