@@ -47,6 +47,7 @@ $(BIN)/python:
 # what the benchmarks compare with: aside, without its pins, never in the environment itself
 build/oracles: | $(VENV)/.dev
 	$(PIP) install --quiet --no-deps --target $@ pygam==0.12.0 progressbar2 python-utils
+	$(PIP) install --quiet --no-deps --target $@ lm_eval==0.4.13 sacrebleu portalocker tabulate colorama lxml
 
 # torch first and alone: a package that asks for any torch must find the pinned one there
 $(VENV)/.torch: constraints.txt | $(BIN)/python

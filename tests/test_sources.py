@@ -149,7 +149,7 @@ def test_a_folder_with_copies_is_looked_at_first(tmp_path: Path, place: str) -> 
 
 def test_a_set_that_is_nowhere_says_what_to_fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OODLES_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(DataError, match=r"oodles fetch s --to DIR.*--data DIR") as caught:
+    with pytest.raises(DataError, match=r"oodles fetch TOML-OF-S --to DIR.*--data DIR") as caught:
         load_examples(replace(suite_in(tmp_path), data=str(tmp_path)), HUB)
     assert "HF_HUB_OFFLINE" in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -109,7 +109,7 @@ def test_a_copied_score_is_the_same(tmp_path: Path) -> None:
     heir = RunFolder(tmp_path / "runs" / "s")
     write_json(heir.spec, SPEC)
     for line in read_scores(donor):
-        copy_score(donor, heir, line)
+        copy_score(donor, heir, line, line["role"])
     assert heir.scores.read_bytes() == donor.scores.read_bytes()
     assert heir.records(0, "home").read_bytes() == donor.records(0, "home").read_bytes()
 
