@@ -27,7 +27,9 @@ test-long: setup-dev build/oracles   ## campaigns too long for every day (some h
 	$(BIN)/python -m benchmarks.statistics --table build/statistics.json --into docs/statistics.md
 
 bench: setup-dev build/oracles       ## benchmarks, into benchmarks/results.json and docs/performance.md
-	OMP_NUM_THREADS=1 PYTHONPATH=build/oracles $(BIN)/python -m benchmarks
+	$(BIN)/oodles fetch $(MODEL)
+	OMP_NUM_THREADS=1 PYTHONPATH=build/oracles $(BIN)/python -m benchmarks --only statistics
+	PYTHONPATH=build/oracles $(BIN)/python -m benchmarks --only scoring $(BENCH_ARGS)
 
 lint: setup-dev        ## ruff and mypy
 	$(BIN)/ruff check .

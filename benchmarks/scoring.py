@@ -375,7 +375,7 @@ def measure(options: Options, say: Callable[[str], None] = print) -> dict[str, A
             lm_eval.score_batches,
         ),
     ]
-    load = os.getloadavg()[0]
+    others = elsewhere()
     seconds, rates, scores = take_turns(contenders, options, lambda: multiply(model, batch_sizes(plans), threads), say)
     shape = Shape.of(model)
     ours = count_distinct(shape, [one.tokens for one in sample])
@@ -409,7 +409,7 @@ def measure(options: Options, say: Callable[[str], None] = print) -> dict[str, A
         "rounds": options.rounds,
         "whole_sample_in_every_round": options.whole,
         "threads": threads,
-        "load_before": figure(load),
+        "cores_busy_elsewhere": figure(elsewhere(others)[0]),
         "model": MODEL,
         "versions": versions(),
     }
@@ -458,6 +458,19 @@ def agreement(ours: np.ndarray, theirs: np.ndarray) -> dict[str, Any]:
         "clear_margins": int(clear.sum()),
         "prompts": len(a),
     }
+
+
+def elsewhere(since: tuple[float, float] = (0.0, 0.0)) -> tuple[float, float]:
+    """How many cores others kept busy on average since an earlier call; above a few hundredths, timings are noisy."""
+    own, now = os.times(), time.monotonic()
+    table = Path("/proc/stat")
+    busy = [int(n) for n in table.read_text().split("\n")[0].split()[1:9]] if table.is_file() else [0] * 8
+    used = (
+        (sum(busy) - busy[3] - busy[4]) / os.sysconf("SC_CLK_TCK") - own.user - own.system
+    )  # neither idle nor waiting
+    if since == (0.0, 0.0):
+        return used, now
+    return (used - since[0]) / (now - since[1]), now
 
 
 def describe(sets: Sequence[TestSet]) -> dict[str, Any]:

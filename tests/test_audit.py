@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,12 @@ def test_near_copies_of_test_examples_are_found(suite: Path) -> None:
     assert "train-near-test" in found(suite)
 
 
+def assert_refused(done: subprocess.CompletedProcess[str], message: str) -> None:
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert message in done.stderr
+
+
 def test_pins_tell_relabelled_rows_from_new_ones(suite: Path) -> None:
     pin = suite.parent / "toy.rows"
     assert oodles("check", "--suite", suite, "--pin", pin).returncode == 0
@@ -216,10 +223,11 @@ def test_pins_tell_relabelled_rows_from_new_ones(suite: Path) -> None:
     assert "1 of 12 rows have the pinned text but another answer" in found(suite)["label-differs"]
     edit(suite.parent / "far.csv", rows("far")[0], rows("far")[0].replace("Dora", "Dorothea"))
     assert "1 row is not in the suite's copy, 1 of its rows is missing" in found(suite)["rows-differ"]
+    for damage in (pin.read_bytes()[:100], b"", b"no rows at all"):
+        pin.write_bytes(damage)
+        assert_refused(oodles("check", "--suite", suite), "rows = 'toy.rows' cannot be read")
     pin.unlink()
-    done = oodles("check", "--suite", suite)
-    assert done.returncode == 2
-    assert "rows = 'toy.rows' cannot be read" in done.stderr
+    assert_refused(oodles("check", "--suite", suite), "write it with oodles check --pin")
 
 
 def test_a_missing_tokenizer_is_a_warning(suite: Path, tmp_path: Path) -> None:
@@ -248,6 +256,9 @@ def test_errors_stop_a_run_and_can_be_allowed(suite: Path, tiny_model: Path) -> 
     assert done.returncode == 0, done.stderr
     kept = json.loads((out / "audit.json").read_text())
     assert "count-differs" in [f["code"] for f in kept["findings"]]
+    assert kept["allowed"] == ["count-differs"]
+    assert oodles("report", out).returncode == 0
+    assert "audit error allowed: away: e: 6 rows, expected 9" in (out / "report.html").read_text()
 
 
 def test_a_study_can_allow_by_itself(suite: Path, tiny_model: Path) -> None:

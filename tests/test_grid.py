@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,6 +61,21 @@ def test_a_suite_with_a_function_goes_into_a_study(toy_study: Path, toy_suite: P
     assert {j.spec.pattern.name for j in grid.jobs} == {"ask"}
     plain = expand(load_study(toy_study))
     assert {j.spec.run_id for j in grid.jobs}.isdisjoint(j.spec.run_id for j in plain.jobs)
+
+
+def test_functions_that_write_otherwise_are_other_runs(toy_study: Path, toy_suite: Path) -> None:
+    """Also where their source is the same: a closure's value is not in it."""
+
+    def asker(end: str) -> Callable[[Mapping[str, str]], str]:
+        return lambda fields: f"{fields['premise']} So: {fields['hypothesis']} {end}"
+
+    ids = []
+    for end in ("Yes or No?", "True?"):
+        suite = load_suite(toy_suite).with_pattern("ask", asker(end), (" Yes", " No"))
+        ids.append({j.spec.run_id for j in expand(replace(load_study(toy_study), suite=suite)).jobs})
+    assert ids[0].isdisjoint(ids[1])
+    with pytest.raises(ConfigError, match="answers is the text 'True', expected several"):
+        load_suite(toy_suite).with_pattern("ask", ask, "True")  # type: ignore[arg-type]
 
 
 def test_a_train_set_with_its_own_pattern_trains_with_it(toy_study: Path, toy_suite: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -154,17 +155,22 @@ def test_the_report_and_the_list_know_slices(sliced: Path) -> None:
     assert {"slice": "away/u", "column": "kind", "n": 16} in listed
 
 
-def test_changed_data_are_not_mixed_with_earlier_scores(sliced: Path, tmp_path: Path) -> None:
-    """The same study on data that changed: refused, and nothing is lost."""
-    import shutil
-
-    shutil.copytree(sliced, tmp_path / "copy")
+@pytest.mark.parametrize("more", [[], ["--set", "grid.seeds=[0, 1, 2]"]])
+@pytest.mark.parametrize(
+    ("old", "new"), [("It is 3.", "It is three."), (",e,u", ",c,u"), (",e,u", ",e,v")], ids=["text", "label", "slice"]
+)
+def test_changed_data_are_not_mixed_with_earlier_scores(
+    sliced: Path, tmp_path: Path, more: list[str], old: str, new: str
+) -> None:
+    """The same study on data that changed, all runs finished or not: refused, and nothing is touched."""
     folder = tmp_path / "copy"
+    shutil.copytree(sliced, folder)
     far = folder / "far_test.csv"
-    far.write_text(far.read_text().replace("It is 3.", "It is three."))
-    more = ["--set", "grid.seeds=[0, 1, 2]"]
+    assert old in far.read_text()
+    far.write_text(far.read_text().replace(old, new, 1))
+    before = {p: p.read_bytes() for p in (folder / "out").rglob("*") if p.is_file()}
     done = oodles("run", folder / "study.toml", "--out", folder / "out", *more, cwd=folder)
     assert done.returncode == 2
     assert "test set 'far' was" in done.stderr
-    assert "its data or labels differ" in done.stderr
-    assert len(read_runs(folder / "out")["run"].unique()) == 2
+    assert "its data, labels or slices differ" in done.stderr
+    assert {p: p.read_bytes() for p in (folder / "out").rglob("*") if p.is_file()} == before

@@ -81,6 +81,7 @@ def test_labels_without_mapping_name_the_row(tmp_path: Path) -> None:
         ({"columns": {"premise": "s1"}}, r"no column 'label'"),
         ({"drop": ("0", "1", "2"), "labels": {}}, r"no example is left"),
         ({"columns": {**DATA.columns, "id": "kind"}}, r"id 'u' occurs more than once"),
+        ({"columns": {**DATA.columns, "id": "idd"}}, r"no column 'idd'; did you mean 'idx'"),
         ({"source": Source(generator="maxi")}, r"no generator 'maxi'"),
         ({"source": Source(generator="mini")}, r"s/t: "),
     ],

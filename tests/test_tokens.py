@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oodles import tokens
+from oodles.checks import check_prompts
 from oodles.errors import DataError, ModelError
 from oodles.fetch import tiny_tokenizer
 from oodles.patterns import render
@@ -80,6 +81,18 @@ def test_room_is_left_for_answers_of_several_tokens() -> None:
     long_answers = replace(QUESTION, answers=(" absolutely certainly", " No"))
     found = encode(TOKENIZER, prompts("A dog runs. " * 50, pattern=long_answers), 80)
     assert len(found.prompts[0]) + max(map(len, found.targets)) - 1 <= 80
+
+
+def test_the_audit_counts_with_the_same_room() -> None:
+    """With answers of several tokens a prompt must leave room for them: the audit says what the run will do."""
+    long_answers = replace(QUESTION, answers=(" absolutely certainly", " No"))
+    rendered = prompts("A dog runs. " * 5, pattern=long_answers)
+    size = len(encode(TOKENIZER, rendered).prompts[0])
+    tight = replace(rendered, max_tokens=size)
+    assert encode(TOKENIZER, tight).shortened == ("7",)
+    facts, findings = check_prompts(TOKENIZER, tight, None, "t")
+    assert facts["shortened"] == 1
+    assert "prompt-shortened" in [f.code for f in findings]
 
 
 def test_what_may_not_be_shortened_is_refused_with_the_place() -> None:

@@ -131,9 +131,6 @@ def _audit(view: _View, say: Say) -> Audit:
     train: dict[str, tuple[Example, ...]] = {}
     tests: dict[str, tuple[Example, ...]] = {}
     pinned = read_pins(view.suite)
-    own = {data.pattern: view.suite.patterns[data.pattern] for _, data in _sets(view) if data.pattern}
-    for pattern in ({p.name: p for p in view.patterns} | own).values():
-        findings += checks.check_spaces(pattern, f"pattern {pattern.name}")
     for kind, data in _sets(view):
         say(f"{data.name} ({kind})")
         try:
@@ -268,11 +265,12 @@ def _audit_rendered(
         prompts = render(pattern, examples, name, at_most)
         shown = [{"text": p.text, "answer": prompts.answers[p.gold]} for p in prompts.prompts[:2]]
         entry: dict[str, Any] = {"n": len(prompts), "hash": prompts.hash, "shown": shown}
-        found: list[Finding] = []
+        found = list(checks.check_spaces(prompts, f"{place}, pattern {pattern.name}"))
         if tokenizer is not None:
             say(f"{place}: tokens of {label}")
-            more, found = checks.check_prompts(tokenizer, prompts, limit, f"{place}, {label}")
+            more, seen = checks.check_prompts(tokenizer, prompts, limit, f"{place}, {label}")
             entry |= more
+            found += seen
     except OodlesError as error:
         return [Finding(code="prompt-failed", where=f"{place}, pattern {pattern.name}", text=str(error))]
     held.setdefault(pattern.name, {})[label] = entry

@@ -18,7 +18,7 @@ from typing import Any
 from oodles.audit import audit_data, stop_on_errors
 from oodles.config import build
 from oodles.environment import environment
-from oodles.errors import ConfigError, MissingExtraError, ModelError, StoreError
+from oodles.errors import ConfigError, MissingExtraError, ModelError, StoreError, nearest
 from oodles.grid import check_slices
 from oodles.patterns import render
 from oodles.records import SHOTS, Evaluation, Example, Pattern, PromptSet, Suite, describe_text, role_of
@@ -30,6 +30,7 @@ from oodles.store import (
     STORE_SCHEMA,
     RunFolder,
     check_folder,
+    check_members,
     claim_folder,
     commit,
     copy_score,
@@ -131,7 +132,11 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         self._suite = load_suite(suite)
         self._in_domain = in_domain
-        select_test_sets(self._suite, (in_domain,))
+        if in_domain not in self._suite.test_sets:
+            raise ConfigError(
+                f"OODCallback: in_domain is '{in_domain}', expected a whole test set;"
+                f" {nearest(in_domain, self._suite.test_sets)}"
+            )
         self._pattern = pattern if isinstance(pattern, Pattern) else pattern_of(self._suite, pattern)
         self._evaluation = evaluation or build(Evaluation, _as_toml(options), "OODCallback")
         if not isinstance(run, RunFolder):  # our own runs are audited before they start
@@ -140,6 +145,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         rendered = render_sets(self._suite, self._pattern, in_domain, self._evaluation, examples)
         self._sets = tuple(r.prompts for r in rendered)
         self._members = tuple(r.members for r in rendered)
+        check_members(run.root if isinstance(run, RunFolder) else Path(out), self._members)
         self._tokenizer = tokenizer
         self._listener = listener or (lambda _: None)
         self._baseline = baseline

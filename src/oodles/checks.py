@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from oodles import overlap, pins
 from oodles.errors import OodlesError
-from oodles.records import DataSet, Draw, Example, Pattern, PromptSet
+from oodles.records import DataSet, Draw, Example, PromptSet
 from oodles.sources import Origin
-from oodles.tokens import bare_tokens, encode, joins_badly, start_tokens, wrap
+from oodles.tokens import bare_tokens, encode, joins_badly, most_tokens, start_tokens, wrap
 
 Severity = Literal["error", "warning", "note"]
 Kind = Literal["train", "test"]
@@ -268,24 +268,21 @@ def check_hypothesis_only(
 # the prompts, as a tokenizer sees them
 
 
-def check_spaces(pattern: Pattern, where: str) -> Iterator[Finding]:
-    """A word after a text begins with a space; without it a model sees a token it would hardly ever write there."""
-    if pattern.chat or callable(pattern.text) or pattern.text.endswith("}"):
-        return
-    if pattern.text[-1:].isspace():
-        for answer in pattern.answers:
-            if answer[0].isspace():
-                text = f"answer {answer!r} follows {pattern.text[-8:]!r}: two spaces; write {answer.lstrip()!r}"
-                yield Finding(code="answer-space", where=where, text=f"{text}, or end the text without one")
-        return
-    for answer in pattern.answers:
-        letter = answer[0]
-        if letter.isalnum() and letter.upper() != letter.lower() and letter.isascii():
-            yield Finding(
-                code="answer-space",
-                where=where,
-                text=f"answer {answer!r} follows {pattern.text[-8:]!r} without a space; write {' ' + answer!r}",
-            )
+def check_spaces(prompts: PromptSet, where: str) -> Iterator[Finding]:
+    """A word after a text begins with one space; otherwise a model sees a token it would hardly ever write there."""
+    end = prompts.prompts[0].text[-8:]
+    for answer in prompts.answers:
+        letter, bare = answer[0], answer.lstrip()
+        if prompts.chat:
+            if letter.isspace():
+                text = f"answer {answer!r} begins a turn of a chat with a space; write {bare!r}"
+                yield Finding(code="answer-space", where=where, text=text)
+        elif end[-1:].isspace() and letter.isspace():
+            text = f"answer {answer!r} follows {end!r}: two spaces; write {bare!r}, or end the text without one"
+            yield Finding(code="answer-space", where=where, text=text)
+        elif not end[-1:].isspace() and letter.isascii() and letter.isalpha():
+            text = f"answer {answer!r} follows {end!r} without a space; write {' ' + answer!r}"
+            yield Finding(code="answer-space", where=where, text=text)
 
 
 def check_answers(tokenizer: Any, prompts: PromptSet, where: str) -> Iterator[Finding]:
@@ -340,8 +337,9 @@ def check_prompts(
             for p, ids in zip(prompts.prompts[:2], first_two, strict=True)
         ],
     }
+    targets = whole.targets
     del whole
-    at_most = min([n for n in (limit, prompts.max_tokens) if n is not None], default=None)
+    at_most = most_tokens(prompts, limit, targets)
     if at_most is None or max(lengths) <= at_most:
         return {**facts, "shortened": 0}, findings
     over = [p for p, size in zip(prompts.prompts, lengths, strict=True) if size > at_most]

@@ -139,5 +139,14 @@ def _describe_run(folder: RunFolder) -> dict[str, Any]:
         "versions": {"oodles": env["oodles"], "python": env["python"], **env.get("packages", {})},
         "device": env.get("device"),
         "threads": env.get("threads"),
-        "caveats": [*unfinished, *caveats, *cut],
+        "caveats": [*unfinished, *caveats, *cut, *_allowed(folder.root)],
     }
+
+
+def _allowed(root: Path) -> list[str]:
+    """Audit errors that were found and waved through."""
+    if not (root / "audit.json").is_file():
+        return []
+    held = read_json(root / "audit.json")
+    found = [f for f in held.get("findings", []) if f["severity"] == "error" and f["code"] in held.get("allowed", [])]
+    return [f"audit error allowed: {f['where']}: {f['text']} [{f['code']}]" for f in found]

@@ -9,7 +9,8 @@ from itertools import product
 from oodles.errors import ConfigError
 from oodles.fewshot import draw
 from oodles.models import resolve_model
-from oodles.records import Draw, Example, ModelSpec, Pattern, RunSpec, Study, Suite, role_of
+from oodles.patterns import render
+from oodles.records import Draw, Example, ModelSpec, Pattern, RunSpec, Study, Suite, content_hash, role_of
 from oodles.schedule import schedule, step_count
 from oodles.slices import is_slice, resolve_slice, slice_columns
 from oodles.sources import load_examples, set_hash
@@ -75,6 +76,10 @@ def _job(
         seed if data_seed is None else data_seed,
         nested=study.draw == "nested",
     )
+    used = pattern_for(suite, suite.train_sets[train_set], pattern)
+    draw_hash = drawn.hash
+    if callable(used.text):  # its source does not say all: what it writes does
+        draw_hash = content_hash([drawn.hash, render(used, drawn.examples, train_set).hash])
     parts = [model.label, train_set, seed, shots]
     parts += [pattern.name] if len(study.patterns) > 1 else []
     parts += [f"d{data_seed}"] if len(study.data_seeds) > 1 and data_seed is not None else []
@@ -84,8 +89,8 @@ def _job(
         suite=suite.name,
         train_set=train_set,
         train_hash=hashes[train_set],
-        draw_hash=drawn.hash,
-        pattern=pattern_for(suite, suite.train_sets[train_set], pattern),
+        draw_hash=draw_hash,
+        pattern=used,
         shots=shots,
         seed=seed,
         data_seed=drawn.data_seed,

@@ -17,6 +17,7 @@ from oodles.records import Study
 from oodles.store import (
     RunFolder,
     check_folder,
+    check_members,
     check_same_run,
     claim_folder,
     locked,
@@ -60,14 +61,22 @@ def run(
     grid = expand(study)
     root = Path(out if out is not None else study.out)
     require_training("oodles run")
+    from oodles.callback import render_sets
+
     for job in grid.jobs:
         model_path(job.spec.model)  # a model that is not there is an error now, not after the first run
     check_folder(root, study.name, grid.suite.name)
+    for job in grid.jobs:
+        check_same_run(RunFolder(root / "runs" / job.spec.name), job.spec)
     audit = audit_grid(grid, notes=False)
-    stop_on_errors(audit, (*study.allow, *allow))
+    allowed = (*study.allow, *allow)
+    stop_on_errors(audit, allowed)
+    for spec in {(job.spec.pattern.name, job.spec.train_set): job.spec for job in grid.jobs}.values():
+        sets = render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation)
+        check_members(root, [one.members for one in sets])
     with locked(root):
         claim_folder(root, study.name, grid.suite.name)
-        write_json(root / "audit.json", audit.as_dict())
+        write_json(root / "audit.json", {**audit.as_dict(), "allowed": list(allowed)})
         return _run_missing(grid, root)
 
 

@@ -81,6 +81,10 @@ def _require_transformers(what: str) -> None:
         raise MissingExtraError(what, "data") from None
 
 
+def _switched_off() -> bool:
+    return os.environ.get("HF_HUB_OFFLINE", "").strip().upper() in ("1", "ON", "YES", "TRUE")
+
+
 def _cache() -> str | None:
     """HF_HOME is honoured by the library; HF_CACHE_DIR, which much public code uses, only if it is passed on."""
     return os.environ.get("HF_CACHE_DIR")
@@ -187,7 +191,7 @@ def _as_model_error(spec: ModelSpec) -> Iterator[None]:
         yield
     except (OSError, ValueError, json.JSONDecodeError, KeyError) as error:
         reason = " ".join(str(error).split())[:200]
-        offline = "; the hub is switched off (HF_HUB_OFFLINE)" if os.environ.get("HF_HUB_OFFLINE") else ""
+        offline = "; the hub is switched off (HF_HUB_OFFLINE)" if _switched_off() else ""
         raise ModelError(f"model '{spec.source}' cannot be loaded: {reason}{offline}") from None
 
 

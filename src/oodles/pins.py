@@ -9,6 +9,8 @@ apart: a copy with swapped labels has every text and no answer right.
 from __future__ import annotations
 
 import hashlib
+import os
+import zipfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ from oodles.sources import load_examples
 from oodles.store import disk_errors
 
 Pins = npt.NDArray[np.uint32]
+PREFIX = "set:"  # a set may have any name, an argument of numpy's may not
 ANSWER_BITS = 4  # answers above 15 share a number
 
 
@@ -81,9 +84,12 @@ def read_pins(suite: Suite) -> dict[str, Pins]:
     path = Path(suite.folder) / suite.rows
     try:
         with np.load(path, allow_pickle=False) as held:
-            return {name: held[name] for name in held.files}
-    except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(f"suite {suite.name}: rows = '{suite.rows}' cannot be read ({error})") from None
+            return {name.removeprefix(PREFIX): held[name] for name in held.files}
+    except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigError(
+            f"suite {suite.name}: rows = '{suite.rows}' cannot be read ({reason}); write it with oodles check --pin"
+        ) from None
 
 
 def pin_suite(suite: Suite, path: Path) -> None:
@@ -93,5 +99,11 @@ def pin_suite(suite: Suite, path: Path) -> None:
 
 def write_pins(pins: Mapping[str, Pins], path: Path) -> None:
     """Write the file that `rows` names."""
-    with disk_errors(path), path.open("wb") as handle:
-        np.savez_compressed(handle, **pins)  # type: ignore[arg-type]
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with disk_errors(path):
+        try:
+            with aside.open("wb") as handle:
+                np.savez_compressed(handle, **{f"{PREFIX}{name}": rows for name, rows in pins.items()})  # type: ignore[arg-type]
+            aside.replace(path)
+        finally:
+            aside.unlink(missing_ok=True)

@@ -12,6 +12,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from oodles.errors import ConfigError
+
 FloatArray = npt.NDArray[np.float64]
 Role = Literal["in_domain", "ood", "other"]  # other: shown, not correlated (shots, slices of the in-domain set)
 
@@ -152,6 +154,8 @@ class Suite:
         >>> list(suite.patterns)
         ['shout', 'question']
         """
+        if isinstance(answers, str):
+            raise ConfigError(f"with_pattern: answers is the text {answers!r}, expected several, e.g. (' Yes', ' No')")
         new = Pattern(name=name, text=text, answers=tuple(answers), truncate=truncate, max_tokens=max_tokens, chat=chat)
         return replace(self, patterns={name: new, **{k: p for k, p in self.patterns.items() if k != name}})
 

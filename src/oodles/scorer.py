@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from oodles.audit import audit_data, stop_on_errors
 from oodles.callback import Rendered, characters, evaluation_line, render_sets
 from oodles.environment import environment
-from oodles.errors import ConfigError, ModelError, StoreError
+from oodles.errors import ConfigError, ModelError, StoreError, nearest
 from oodles.grid import check_slices
 from oodles.models import load_model, load_tokenizer, resolve_model
 from oodles.progress import Progress
@@ -29,6 +29,7 @@ from oodles.scoring import predict, prepare
 from oodles.store import (
     STORE_SCHEMA,
     RunFolder,
+    check_members,
     claim_folder,
     commit,
     keep_members,
@@ -39,7 +40,7 @@ from oodles.store import (
     run_folders,
     write_json,
 )
-from oodles.suite import pattern_of, select_test_sets
+from oodles.suite import pattern_of
 
 if TYPE_CHECKING:
     import torch
@@ -122,12 +123,15 @@ def score_model(
     if not model and not checkpoints[0].is_adapter:
         raise ConfigError("oodles score: which model? give --model, or checkpoints whose adapters name their base")
     spec = resolve_model(model or base_of(checkpoints[0]))
-    if in_domain:
-        select_test_sets(suite, (in_domain,))
+    if in_domain and in_domain not in suite.test_sets:
+        raise ConfigError(
+            f"--in-domain is '{in_domain}', expected a whole test set; {nearest(in_domain, suite.test_sets)}"
+        )
     check_slices(suite, evaluation.test_sets)
     stop_on_errors(audit_data(suite, evaluation.test_sets), allow)
     used = pattern_of(suite, pattern)
     rendered = render_sets(suite, used, in_domain, evaluation)
+    check_members(out, [r.members for r in rendered])
     name = run or "_".join(filter(None, [spec.label, in_domain, _label(checkpoints)]))
     folder = RunFolder(out / "runs" / name)
     with locked(out):

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oodles.errors import ConfigError, nearest
-from oodles.records import Example, PromptSet
+from oodles.records import Example, PromptSet, content_hash
 
 LABEL = "label"  # every set has slices by label
 
@@ -31,6 +31,11 @@ class Members:
     gold: tuple[int, ...]
     columns: Mapping[str, tuple[str, ...]]  # label and the slice columns, in the order of the ids
     key: str = ""  # pattern and limit: sets of one name and key must be the same
+
+    @property
+    def identity(self) -> str:
+        """Identifies the rendered set and what its slices hold."""
+        return f"{self.prompts} {content_hash({name: list(cells) for name, cells in self.columns.items()})}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

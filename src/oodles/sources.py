@@ -11,6 +11,7 @@ True
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -133,7 +134,11 @@ def _read(suite: Suite, data: DataSet, path: Path | None) -> Rows:
             bring(source, copy, where, lambda _: None)
             return read_file(copy, where, _wanted(data))
     target = cached(suite, data)
-    bring(source, target, where, lambda _: None)
+    try:
+        bring(source, target, where, lambda _: None)
+    except DataError as error:
+        looked = f"; {suite.data} was looked in and has no {data.name}/{source.split}.parquet" if suite.data else ""
+        raise DataError(f"{error}{looked}") from None
     return read_file(target, where, _wanted(data))
 
 
@@ -173,7 +178,7 @@ def _examples(rows: Rows, data: DataSet, where: str, path: Path | None) -> tuple
     }
     texts = {name: _texts(rows, column, place, keep) for name, column in fields.items()}
     slices = {name: _texts(rows, name, place, keep) for name in data.slices}
-    has_ids = id_column in rows.columns
+    has_ids = id_column in rows.columns or "id" in data.columns
     ids = _texts(rows, id_column, place, keep) if has_ids else [str(number) for number in keep]
     examples = tuple(
         Example(id=identity, fields=row, label=labels[number], answer=data.labels[labels[number]], slices=part)
@@ -183,11 +188,16 @@ def _examples(rows: Rows, data: DataSet, where: str, path: Path | None) -> tuple
     held = provenance_of(path) if path is not None and data.source.hub is not None else None
     origin = Origin(
         origin=rows.origin,
-        revision=held.revision if held else None,
+        revision=held.revision if held and path and _is_copy(path, held) else None,
         counts=dict(Counter(labels)),
         class_names=rows.class_names.get(label_column, ()),
     )
     return examples, origin
+
+
+def _is_copy(path: Path, held: Provenance) -> bool:
+    """Whether a file is still what its provenance speaks of."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() == held.sha256
 
 
 def _by_row(columns: dict[str, list[str]], keep: Sequence[int]) -> Iterator[dict[str, str]]:

@@ -245,21 +245,31 @@ def keep_members(folder: RunFolder, members: Sequence[Members], asked: Sequence[
     Scores of different data or prompts must not meet under one name: a set that is rendered otherwise than before, at
     the same limit, is refused. Slices are read from what is kept here.
     """
+    check_members(folder.root, members)
     held = read_json(folder.root / "study.json")
     known = dict(held.get("sets", {}))
     for one in members:
         if one.test_set == SHOTS:
             continue
-        key = f"{one.test_set} {one.key}"
-        if known.setdefault(key, one.prompts) != one.prompts:
-            raise StoreError(
-                f"{folder.root}: test set '{one.test_set}' was {known[key]} in earlier runs and is {one.prompts} now:"
-                " its data or labels differ; choose another --out, or restore the data it was run with"
-            )
+        known[f"{one.test_set} {one.key}"] = one.identity
         _write_members(members_file(folder.root, one.test_set, one.prompts), one)
     slices = list(dict.fromkeys([*held.get("slices", []), *filter(is_slice, asked)]))
     if known != held.get("sets", {}) or slices != held.get("slices", []):
         write_json(folder.root / "study.json", {**held, "sets": known, "slices": slices})
+
+
+def check_members(root: Path, members: Sequence[Members]) -> None:
+    """Refuse sets that are not those of the folder's earlier runs, without touching anything."""
+    if not (root / "study.json").is_file():
+        return
+    known = read_json(root / "study.json").get("sets", {})
+    for one in members:
+        was = known.get(f"{one.test_set} {one.key}", one.identity)
+        if was != one.identity and one.test_set != SHOTS:
+            raise StoreError(
+                f"{root}: test set '{one.test_set}' was {was} in earlier runs and is {one.identity} now:"
+                " its data, labels or slices differ; choose another --out, or restore the data it was run with"
+            )
 
 
 def members_file(root: Path, test_set: str, prompts: str) -> Path:
