@@ -151,6 +151,7 @@ def test_the_study_pads_to_128_and_cuts_nothing(tiny: tuple[Any, Any]):
     assert mask.sum(dim=1).tolist() == [len(ids) for ids in tokenizer(TEXTS[:32])["input_ids"]]
 
 
+@pytest.mark.long  # lm_eval is installed aside, by `make bench`
 def test_the_harness_agrees_with_ours(tiny: tuple[Any, Any]):
     pytest.importorskip("lm_eval", reason="lm_eval is installed by `make bench`, into build/oracles")
     from benchmarks.baselines import harness
@@ -192,6 +193,7 @@ def results() -> dict[str, Any]:
     return found["scoring"]
 
 
+@pytest.mark.long  # until `make bench` has been run on a quiet machine
 def test_results_have_their_figures():
     found = results()
     for name in ("study", "dynamic", "lm_eval"):
@@ -209,6 +211,7 @@ def test_results_have_their_figures():
     assert found["sample"]["prompts"] >= 900  # not a quick run
 
 
+@pytest.mark.long  # until `make bench` has been run on a quiet machine
 def test_the_page_shows_the_results(tmp_path: Path):
     found = results()
     text = bench.markdown(found)
