@@ -30,6 +30,7 @@ bench: setup-dev build/oracles       ## benchmarks, into benchmarks/results.json
 	$(BIN)/oodles fetch $(MODEL)
 	OMP_NUM_THREADS=1 PYTHONPATH=build/oracles $(BIN)/python -m benchmarks --only statistics
 	PYTHONPATH=build/oracles $(BIN)/python -m benchmarks --only scoring $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks --only training
 
 lint: setup-dev        ## ruff and mypy
 	$(BIN)/ruff check .

@@ -17,19 +17,23 @@ RESULTS = ROOT / "results.json"
 PAGE = ROOT.parent / "docs" / "performance.md"
 FIGURE = ROOT.parent / "docs" / "scoring.png"
 MARK = "<!-- table made by `make bench` -->"
+BENCHMARKS = ("statistics", "scoring", "training")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=("statistics", "scoring"), help="one benchmark; default: both")
+    parser.add_argument("--only", choices=BENCHMARKS, help="one benchmark; default: all")
     parser.add_argument("--quick", action="store_true", help="scoring on a small sample; prints, writes nothing")
     parser.add_argument("--whole", action="store_true", help="scoring: everyone scores everything in every round")
     chosen = parser.parse_args()
     try:
-        if chosen.only != "scoring" and not chosen.quick:
+        wanted = [chosen.only] if chosen.only else list(BENCHMARKS)
+        if "statistics" in wanted and not chosen.quick:
             bench_statistics()
-        if chosen.only != "statistics":
+        if "scoring" in wanted:
             bench_scoring(chosen.quick, chosen.whole)
+        if "training" in wanted and not chosen.quick:
+            bench_training()
     except OodlesError as error:  # e.g. the test sets are not here
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2
@@ -61,6 +65,17 @@ def bench_scoring(quick: bool, whole: bool) -> None:
     scoring.put_into(PAGE, scoring.markdown(found), MARK)
     scoring.draw_figure(found, FIGURE)
     print(f"wrote {RESULTS}, {PAGE} and {FIGURE}")
+
+
+def bench_training() -> None:
+    from benchmarks import training  # needs torch
+
+    found = training.measure(lambda line: print(line, flush=True))
+    save(RESULTS, {**read_results(), "training": found})
+    begin, end = "<!-- training, by `make bench` -->", "<!-- end of training -->"
+    before, rest = PAGE.read_text().split(begin, 1)
+    PAGE.write_text(f"{before}{begin}\n\n{training.markdown(found)}\n{end}{rest.split(end, 1)[1]}")
+    print(training.markdown(found))
 
 
 def read_results() -> dict[str, Any]:

@@ -40,6 +40,17 @@ def missing(reason: str) -> None:
 
 
 @pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder with the real sets."""
+    folder = os.environ.get("OODLES_DATA", "")
+    for path in (Path(folder) / "nli", Path(folder)):
+        if folder and (path / "hans" / "validation.parquet").is_file():
+            return path
+    missing("no real data: set OODLES_DATA to a folder with <test set>/<split>.parquet")
+    raise AssertionError
+
+
+@pytest.fixture(scope="session")
 def tiny_model() -> Path:
     """A folder with a tiny Llama and a tokenizer, laid out like the hub."""
     from oodles.fetch import fetch

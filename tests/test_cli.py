@@ -8,7 +8,7 @@ import pytest
 from conftest import oodles
 from oodles import __version__
 
-VERBS = ["demo", "suites", "fetch", "check", "run", "status", "analyse", "report"]
+VERBS = ["demo", "suites", "models", "fetch", "check", "run", "status", "analyse", "report"]
 
 
 def test_version_and_help() -> None:

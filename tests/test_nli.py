@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 import time
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import missing, oodles
+from conftest import oodles
 from oodles import sources
 from oodles.audit import Audit, audit_suite
 from oodles.pins import compare, pins_of, read_pins
@@ -37,17 +36,6 @@ KEPT = {
     "anli": 798,
     "paws": 8000,
 }
-
-
-@pytest.fixture(scope="session")
-def real_data() -> Path:
-    """The folder with the real sets."""
-    folder = os.environ.get("OODLES_DATA", "")
-    for path in (Path(folder) / "nli", Path(folder)):
-        if folder and (path / "hans" / "validation.parquet").is_file():
-            return path
-    missing("no real data: set OODLES_DATA to a folder with <test set>/<split>.parquet")
-    raise AssertionError
 
 
 @pytest.fixture

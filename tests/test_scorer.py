@@ -53,7 +53,7 @@ def values(table: pd.DataFrame, run: str, test_set: str) -> dict[tuple[int, str]
 def same_records(a: Path, b: Path, run: str, test_set: str) -> bool:
     """Whether two folders hold the same bits for a run's test set."""
     first, second = (
-        f[(f["run"] == run) & (f["test_set"] == test_set)].reset_index(drop=True)
+        f[(f["run"] == run) & (f["test_set"] == test_set)].sort_values("step", kind="stable").reset_index(drop=True)
         for f in (read_records(a), read_records(b))
     )
     return len(first) > 0 and first.equals(second)
@@ -96,6 +96,27 @@ def test_checkpoints_become_a_trajectory(trained: Path, tmp_path: Path) -> None:
     analysed = oodles("analyse", out, "--json")
     assert analysed.returncode == 0, analysed.stderr
     assert {r["n_runs"] for r in json.loads(analysed.stdout)} == {2}
+
+
+def test_a_broken_adapter_among_good_ones_is_named_and_the_others_are_scored(trained: Path, tmp_path: Path) -> None:
+    source = RunFolder(trained / "four" / "runs" / f"{TINY}_home_0_8")
+    training, steps = tmp_path / "training", sorted({line["step"] for line in read_scores(source)})
+    for step in steps:
+        shutil.copytree(source.adapter(step), training / f"checkpoint-{step}")
+    torn = training / f"checkpoint-{steps[0]}" / "adapter_model.safetensors"
+    torn.write_bytes(torn.read_bytes()[:100])
+    arguments = ["score", "--model", TINY, "--checkpoints", training, "--suite", trained / "suite.toml"]
+    arguments += ["--in-domain", "home", "--run", source.name, "--out", tmp_path / "out"]
+    done = oodles(*arguments)
+    assert done.returncode == 1, done.stderr
+    told = [line for line in done.stderr.splitlines() if line.startswith("failed: ")]
+    assert len(told) == 1
+    assert f"step {steps[0]}: {torn.parent}: the adapter is damaged or does not fit" in told[0]
+    assert set(read_runs(tmp_path / "out").step) == set(steps[1:])
+    shutil.copyfile(source.adapter(steps[0]) / torn.name, torn)
+    assert oodles(*arguments).returncode == 0  # mended: only that one is scored now
+    for test_set in ("home", "away", "late"):
+        assert same_records(tmp_path / "out", trained / "four", source.name, test_set)
 
 
 def test_one_adapter_by_its_folder(trained: Path, tmp_path: Path) -> None:
@@ -199,7 +220,10 @@ def test_checkpoints_are_found_by_their_step(tmp_path: Path) -> None:
         (["--model", "smolm2-135m-q4", "--suite", "SUITE", "--out", "OUT"], "did you mean 'smollm2-135m-q4'"),
         (["--model", TINY, "--suite", "SUITE", "--out", "OUT", "--in-domain", "hom"], "did you mean 'home'"),
         (["--model", TINY, "--suite", "SUITE", "--out", "OUT", "--test-set", "away/w"], "no such slice of 'away'"),
-        (["--model", TINY, "--suite", "SUITE", "--out", "OUT", "--precision", "fp8"], "expected fp32, bf16 or fp16"),
+        (
+            ["--model", TINY, "--suite", "SUITE", "--out", "OUT", "--precision", "fp8"],
+            "expected auto, fp32, bf16 or fp16",
+        ),
         (["--model", TINY, "--suite", "SUITE", "--out", "OUT", "--adapter", "none"], "no adapter_config.json"),
         (["--model", TINY, "--suite", "SUITE", "--out", "OUT", "--checkpoints", "none"], "none: no such folder"),
         (["--runs", "RUNS"], "which test set? give --add-test-set"),

@@ -176,7 +176,7 @@ def test_bad_input(tokenizer: Any) -> None:
 def test_a_model_that_is_not_finite_says_where(tokenizer: Any) -> None:
     model = tiny("llama")
     model.get_output_embeddings().weight.data.fill_(float("nan"))
-    with pytest.raises(ModelError, match=r"prompts: the model gave .* for example number 0"):
+    with pytest.raises(ModelError, match=r"prompts: the model gave .* for example 0, and for"):
         scoring.score(model, tokenizer, ["A text."], [" Yes", " No"])
 
 
@@ -252,12 +252,14 @@ class Forgetful(torch.nn.Module):
     def __init__(self, model: Any, most: int) -> None:
         super().__init__()
         self.model, self.most, self.config, self.calls = model, most, model.config, []
+        self.failures = 0
 
     @property
     def base_model(self) -> Any:
         def forward(**inputs: Any) -> Any:
             size = inputs["input_ids"].numel()
             if size > self.most:
+                self.failures += 1
                 raise torch.OutOfMemoryError(f"CUDA out of memory: {size} tokens")
             self.calls.append(size)
             return self.model.base_model(**inputs)
@@ -280,6 +282,53 @@ def test_out_of_memory_halves_and_goes_on(tokenizer: Any, prompts: PromptSet) ->
     assert max(tight.calls) <= 150
     with pytest.raises(ModelError, match=r"out of memory on one prompt of \d+ tokens; use a smaller model"):
         scoring.score(Forgetful(model, 40), tokenizer, prompts)
+
+
+def test_what_did_not_fit_is_not_tried_again(tokenizer: Any) -> None:
+    """The budget for that length stays halved: a few failures in all, not one per batch."""
+    texts = [f"Number {i} is a text of its own, and it goes on." for i in range(100, 400)]
+    tight = Forgetful(tiny("llama"), 150)
+    plan = scoring.prepare(tight, tokenizer, scoring.texts_as_set(texts, [" Yes", " No"]), batch_tokens=1000)
+    assert len(plan.packing.batches) > 6
+    tight.failures = 0
+    scoring.execute(tight, plan)
+    assert 0 < tight.failures <= 6  # two cores may fail at the same time
+    assert max(tight.calls) <= 150 < 1000 // 2
+
+
+def test_memory_does_not_grow_with_the_set(real_data: Path, smollm2: Path) -> None:
+    """All 30,000 prompts of HANS at the true width of SmolLM2 (fewer layers: activations do not add up over them)."""
+    code = """
+import re, sys, torch, transformers
+from oodles import scoring
+from oodles.models import load_tokenizer, resolve_model
+from oodles.patterns import render
+from oodles.sources import load_examples
+from oodles.suite import load_suite
+def peak():
+    return int(re.findall(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[0]) / 1e6
+suite = load_suite("nli", data=sys.argv[3])
+examples = load_examples(suite, suite.test_sets["hans"])
+prompts = render(suite.patterns["question"], examples, "hans", int(sys.argv[1]) or None)
+spec = resolve_model("smollm2-135m-q4")
+config = transformers.AutoConfig.from_pretrained(sys.argv[2], num_hidden_layers=1, layer_types=None)
+model = transformers.AutoModelForCausalLM.from_config(config).eval()
+tokenizer = load_tokenizer(spec)
+loaded = peak()
+scoring.score(model, tokenizer, prompts)
+print(len(prompts), peak() - loaded)
+"""
+    above = {}
+    for limit in (1000, 0):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(limit), str(smollm2), str(real_data)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-2000:]
+        count, gigabytes = done.stdout.split()
+        above[int(count)] = float(gigabytes)
+    assert above[30_000] < 1.5
+    assert above[30_000] < above[1000] + 0.1  # tokens and scores of 29,000 more prompts, nothing else
 
 
 def test_a_real_shortage_of_memory_is_survived() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -40,10 +39,7 @@ ANSWERS = (" Yes", " No")
 
 
 @pytest.fixture(scope="module")
-def sets(smollm2_tokenizer: Any) -> list[bench.TestSet]:
-    folder = os.environ.get("OODLES_DATA", "")
-    if not folder or not any((Path(folder) / sub / "hans").is_dir() for sub in ("nli", ".")):
-        missing("no real data: set OODLES_DATA to a folder with <test set>/<split>.parquet")
+def sets(smollm2_tokenizer: Any, real_data: Path) -> list[bench.TestSet]:
     return bench.read_sets(load_suite("nli"), smollm2_tokenizer)
 
 

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import transformers
 
 from oodles import scoring
-from oodles.errors import ConfigError, ModelError
+from oodles.errors import ModelError
 from oodles.fetch import tiny_tokenizer
 from oodles.models import attach_lora
-from oodles.records import Lora, Prompt, PromptSet, Recipe
+from oodles.records import Lora, Prompt, PromptSet, Recipe, Seeds
 from oodles.scoring import head_is_plain
-from oodles.train import collate, fine_tune
+from oodles.train import Candidates, fine_tune
 from test_scoring import tiny
 
 
@@ -48,26 +51,25 @@ def test_every_family_learns_a_planted_rule(architecture: str, loss: Any, tokeni
     model = attach_lora(tiny(architecture), Lora(), seed=0)
     shots = planted(32)
     before = scoring.score(model, tokenizer, shots)
-    fine_tune(model, tokenizer, shots, Recipe(epochs=40, batch_size=8, learning_rate=3e-3, loss=loss), 0, [])
+    fine_tune(model, tokenizer, shots, Recipe(epochs=40, batch_size=8, learning_rate=3e-3, loss=loss), Seeds.all(0), [])
     after = scoring.score(model, tokenizer, shots)
     gold = np.arange(32) % 2
     assert (before.argmax(1) == gold).mean() < 0.9
     assert (after.argmax(1) == gold).mean() == 1.0
 
 
-def test_answers_of_several_tokens_are_trained(tokenizer: Any) -> None:
+@pytest.mark.parametrize("loss", ["vocab", "answers"])
+def test_answers_of_several_tokens_are_trained(loss: Any, tokenizer: Any) -> None:
     model = attach_lora(tiny("llama"), Lora(), seed=0)
     shots = planted(32, (" Yes of course", " No not"))
-    fine_tune(model, tokenizer, shots, RECIPE, 0, [])
+    fine_tune(model, tokenizer, shots, replace(RECIPE, loss=loss), Seeds.all(0), [])
     assert (scoring.score(model, tokenizer, shots).argmax(1) == np.arange(32) % 2).all()
-    with pytest.raises(ConfigError, match="takes answers of one token"):
-        fine_tune(model, tokenizer, shots, Recipe(loss="answers"), 0, [])
 
 
 def test_the_same_seed_gives_the_same_adapter_to_the_bit(tokenizer: Any) -> None:
     def trained(seed: int) -> dict[str, torch.Tensor]:
         model = attach_lora(tiny("llama"), Lora(dropout=0.1), seed=seed)
-        fine_tune(model, tokenizer, planted(16), Recipe(epochs=2, batch_size=8), seed, [])
+        fine_tune(model, tokenizer, planted(16), Recipe(epochs=2, batch_size=8), Seeds.all(seed), [])
         return {k: v for k, v in model.state_dict().items() if "lora" in k}
 
     first, again, other = trained(0), trained(0), trained(1)
@@ -75,20 +77,43 @@ def test_the_same_seed_gives_the_same_adapter_to_the_bit(tokenizer: Any) -> None
     assert not all(torch.equal(first[k], other[k]) for k in first)
 
 
-def test_no_full_vocabulary_tensor_is_built(tokenizer: Any) -> None:
+def test_the_loss_over_answers_is_the_choice_that_is_scored(tokenizer: Any) -> None:
+    """Cross-entropy over the scores of the answers, whether they have one token or several."""
+    for answers in ((" Yes", " No"), (" Yes of course", " No not")):
+        model, shots = attach_lora(tiny("llama"), Lora(), seed=0), planted(8, answers)
+        losses: list[float] = []
+        recipe = Recipe(epochs=1, batch_size=8, loss="answers")
+        fine_tune(model, tokenizer, shots, recipe, Seeds.all(0), [Losses(losses)])
+        fresh = scoring.score(attach_lora(tiny("llama"), Lora(), seed=0), tokenizer, shots)
+        wanted = torch.nn.functional.cross_entropy(torch.tensor(fresh), torch.arange(8) % 2)
+        assert losses[0] == pytest.approx(float(wanted), abs=1e-4)
+
+
+class Losses(transformers.TrainerCallback):
+    def __init__(self, losses: list[float]) -> None:
+        self.losses = losses
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        self.losses += [logs["loss"]] if "loss" in logs else []
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma2"])
+def test_no_full_vocabulary_tensor_is_built(architecture: str, tokenizer: Any) -> None:
     """The head sees one position per answer token, never (batch, length)."""
-    model = attach_lora(tiny("llama"), Lora(), seed=0)
+    model = attach_lora(tiny(architecture), Lora(), seed=0)
     shapes = []
     head = scoring.causal_lm(model).get_output_embeddings()
     head.register_forward_hook(
         lambda _m, _i, output: shapes.append(tuple(output.shape)) if output.requires_grad else None
     )
-    fine_tune(model, tokenizer, planted(16), Recipe(epochs=1, batch_size=8), 0, [])
-    assert shapes == [(8, 1024), (8, 1024)]
+    fine_tune(model, tokenizer, planted(16), Recipe(epochs=1, batch_size=8), Seeds.all(0), [])
+    assert len(shapes) == 2
+    assert all(math.prod(shape) == 8 * 1024 for shape in shapes)
 
 
 def test_collate_reads_where_the_answer_is_predicted() -> None:
-    batch = collate([{"tokens": [5, 6, 7], "target": [9]}, {"tokens": [5, 6, 7, 8, 3], "target": [3, 4]}])
+    rows = [([5, 6, 7], [9]), ([5, 6, 7, 8, 3], [3, 4])]
+    batch = Candidates(examples=[]).collate([{"sequences": [row], "gold": 0} for row in rows])
     assert batch["tokens"].tolist() == [[5, 6, 7, 0, 0], [5, 6, 7, 8, 3]]
     assert list(zip(batch["row"].tolist(), batch["column"].tolist(), batch["target"].tolist(), strict=True)) == [
         (0, 2, 9),
@@ -107,11 +132,11 @@ def test_heads_that_are_more_than_a_matrix_are_seen() -> None:
 def test_nothing_to_train_and_infinite_loss(tokenizer: Any) -> None:
     frozen = tiny("llama").requires_grad_(False)
     with pytest.raises(ModelError, match="nothing to train"):
-        fine_tune(frozen, tokenizer, planted(8), Recipe(), 0, [])
+        fine_tune(frozen, tokenizer, planted(8), Recipe(), Seeds.all(0), [])
     model = attach_lora(tiny("llama"), Lora(), seed=0)
     scoring.causal_lm(model).get_output_embeddings().weight.data.fill_(float("inf"))
     with pytest.raises(ModelError, match=r"the loss is (nan|inf) at step 1; lower \[train\] learning_rate"):
-        fine_tune(model, tokenizer, planted(8), Recipe(), 0, [])
+        fine_tune(model, tokenizer, planted(8), Recipe(), Seeds.all(0), [])
 
 
 def test_lora_targets_are_found_or_asked_for() -> None:

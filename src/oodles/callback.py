@@ -8,10 +8,13 @@ Our own training uses it; so can any transformers Trainer:
 
 from __future__ import annotations
 
+import resource
 import shutil
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from oodles.environment import environment
 from oodles.errors import ConfigError, MissingExtraError, ModelError, StoreError, nearest
 from oodles.grid import check_slices
 from oodles.patterns import render
+from oodles.progress import duration
 from oodles.records import SHOTS, Evaluation, Example, Pattern, PromptSet, Suite, describe_text, role_of
 from oodles.schedule import schedule
 from oodles.scoring import Plan, predict, prepare
@@ -35,6 +39,7 @@ from oodles.store import (
     commit,
     copy_score,
     disk_errors,
+    drop_scores,
     keep_members,
     log_line,
     read_scores,
@@ -107,6 +112,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
     pattern, test_sets, limit, limit_in_domain, batch_tokens, keep_adapters : as in a study's TOML.
     model, shots, seed : what the long table should say of the run.
     tokenizer : if the Trainer has no ``processing_class``.
+    quiet : no line on stderr for each evaluation; the run's ``log.txt`` has them in any case.
     allow : codes of audit errors that shall not stop it; see ``oodles check``.
     """
 
@@ -128,6 +134,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         shots: int | None = None,
         seed: int | None = None,
         allow: Sequence[str] = (),
+        quiet: bool = False,
         **options: Any,
     ) -> None:
         self._suite = load_suite(suite)
@@ -147,7 +154,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         self._members = tuple(r.members for r in rendered)
         check_members(run.root if isinstance(run, RunFolder) else Path(out), self._members)
         self._tokenizer = tokenizer
-        self._listener = listener or (lambda _: None)
+        self._listener = listener or (_silent if quiet else _print_lines)
         self._baseline = baseline
         self._step_work = step_work
         self._about = {"model": {"label": model}, "shots": shots, "seed": seed}
@@ -155,7 +162,9 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         self._folder = run if isinstance(run, RunFolder) else self._reserve(run, Path(out))
         self._plans: dict[str, Plan] = {}
         self._schedule: tuple[int, ...] = ()
+        self._committed: dict[tuple[int, str, str], dict[str, Any]] = {}
         self._loss = float("nan")
+        self._clock = Clock()
 
     def _reserve(self, run: str, out: Path) -> RunFolder:
         """The run's folder, if it is free; nothing is written before training begins."""
@@ -163,13 +172,22 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
             raise ConfigError(f"OODCallback: run is '{run}', expected letters, digits, - _ . and , only")
         check_folder(out, CALLBACKS, self._suite.name)
         folder = RunFolder(out / "runs" / run)
-        if read_scores(folder) or folder.status == "done":
-            raise StoreError(f"{folder.path}: a run of this name is there; choose another run name or remove it")
+        if folder.status == "done":
+            raise StoreError(f"{folder.path}: a run of this name is done; choose another run name or remove it")
         return folder
 
-    def _begin(self, out: Path) -> None:
-        """A run folder for somebody else's training."""
+    def _begin(self, out: Path, step: int) -> None:
+        """A run folder for somebody else's training; it goes on where that goes on."""
         folder = self._folder
+        if step and folder.spec.is_file():
+            drop_scores(folder, step)  # of a branch that is trained again
+            log_line(folder, f"training goes on from step {step}")
+            return
+        if not step and read_scores(folder):
+            raise StoreError(
+                f"{folder.path}: an unfinished run of this name is there, but training begins at step 0; resume it"
+                " (resume_from_checkpoint=True), choose another run name or remove it"
+            )
         claim_folder(out, CALLBACKS, self._suite.name)
         spec = {
             "schema": STORE_SCHEMA,
@@ -195,13 +213,22 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         model, tokenizer = kwargs["model"], self._tokenizer or kwargs.get("processing_class")
         if tokenizer is None:
             raise ModelError("OODCallback: the Trainer has no processing_class; pass tokenizer=... to the callback")
-        if self._out is not None:
-            self._begin(self._out)
-        keep_members(self._folder, self._members, self._evaluation.test_sets)
+        if state.is_world_process_zero:  # in a job of several processes all score, one writes
+            if self._out is not None:
+                self._begin(self._out, state.global_step)
+            keep_members(self._folder, self._members, self._evaluation.test_sets)
         evaluation = self._evaluation
         self._schedule = schedule(evaluation.steps, state.max_steps, evaluation.points)
-        for prompts in self._sets:
-            self._plans[prompts.name] = prepare(model, tokenizer, prompts, batch_tokens=evaluation.batch_tokens)
+        with own_precision(model):
+            for prompts in self._sets:
+                self._plans[prompts.name] = prepare(model, tokenizer, prompts, batch_tokens=evaluation.batch_tokens)
+        self._committed = {
+            (line["step"], line["test_set"], line["prompts"]): line
+            for line in read_scores(self._folder)
+            if self._out is None or line["step"] <= state.global_step  # one that does not write may read too early
+        }
+        self._clock = Clock(step=state.global_step)
+        self._tell(work=self._step_work * state.global_step)
         if state.global_step in self._schedule:
             self._evaluate(model, state)
 
@@ -209,6 +236,8 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         self, args: Any, state: Any, control: Any, logs: Mapping[str, float] | None = None, **kwargs: Any
     ) -> None:
         self._loss = (logs or {}).get("loss", self._loss)
+        if "train_runtime" in (logs or {}):  # the last step, before the best checkpoint may be loaded in its place
+            self._evaluate(kwargs["model"], state)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Score at the scheduled steps."""
@@ -218,33 +247,54 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """The run is done when its last scheduled step is committed."""
-        if state.global_step not in {line["step"] for line in read_scores(self._folder)}:
-            self._evaluate(kwargs["model"], state)  # training was stopped before its planned end
-        write_json(self._folder.done, {"schema": STORE_SCHEMA, "last_step": state.global_step})
+        if state.is_world_process_zero:
+            write_json(self._folder.done, {"schema": STORE_SCHEMA, "last_step": state.global_step})
 
     # the work
 
+    def evaluates_at(self, step: int) -> bool:
+        """Whether a step is scheduled."""
+        return step in self._schedule
+
+    def _is_committed(self, step: int) -> bool:
+        return all((step, prompts.name, prompts.hash) in self._committed for prompts in self._sets)
+
     def _evaluate(self, model: Any, state: Any) -> None:
-        started, values, copied = time.monotonic(), {}, set()
+        """Score what is not committed yet."""
+        started, values = time.monotonic(), {}
         step = state.global_step
+        if self._is_committed(step):
+            return
         donated = self._donated(step)
         for prompts in self._sets:
             self._tell(doing=f"{self._folder.name} step {step}/{state.max_steps} {prompts.name}")
             role = role_of(prompts.name, self._in_domain)
-            line = donated.get((prompts.name, prompts.hash))
-            if line is not None and self._baseline is not None:
+            key, work = (step, prompts.name, prompts.hash), 0.0
+            line = self._committed.get(key) or donated.get((prompts.name, prompts.hash))
+            if line is None:
+                with own_precision(model):
+                    predictions = predict(model, self._plans[prompts.name], prompts)
+                cut, work = self._plans[prompts.name].shortened, characters(prompts)
+                line = {"metrics": {}}
+                if state.is_world_process_zero:
+                    line = commit(self._folder, step, prompts, predictions, role, shortened=cut)
+            elif key in self._committed:
+                work = characters(prompts)
+            elif self._baseline is not None:
                 copy_score(self._baseline, self._folder, line, role)
-                copied.add(prompts.name)
-            else:
-                predictions = predict(model, self._plans[prompts.name], prompts)
-                cut = self._plans[prompts.name].shortened
-                line = commit(self._folder, step, prompts, predictions, role, shortened=cut)
+            self._committed[key] = line
             values[prompts.name] = line["metrics"]
-            self._tell(work=0.0 if prompts.name in copied else characters(prompts))
+            self._tell(work=work)
+        if not state.is_world_process_zero:
+            return
         if self._evaluation.keep_adapters:
             save_adapter(model, self._folder.adapter(step))
         text = evaluation_line(step, state.max_steps, self._loss, values, self._in_domain)
-        log_line(self._folder, f"{text}  ({time.monotonic() - started:.1f} s)")
+        seconds = time.monotonic() - started
+        self._clock.evaluated(seconds)
+        left = self._clock.left(step, self._schedule)
+        text = f"{text}  {seconds:.1f} s  {memory_gigabytes():.1f} GB" + (f"  {duration(left)} left" if left else "")
+        log_line(self._folder, text)
         self._tell(text=f"{self._folder.name}  {text}")
 
     def _donated(self, step: int) -> dict[tuple[str, str], dict[str, Any]]:
@@ -255,6 +305,62 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
 
     def _tell(self, text: str = "", doing: str = "", work: float = 0.0) -> None:
         self._listener(Heard(text=text, doing=doing, work=work))
+
+
+@contextmanager
+def own_precision(model: Any) -> Iterator[None]:
+    """Without the mixed precision that accelerate wraps around a forward pass: scores are made in that of the weights.
+
+    Only the outermost module is wrapped, so the ways of scoring would not agree otherwise.
+    """
+    plain, wrapped = vars(model).get("_original_forward"), vars(model).get("forward")
+    if plain is None:
+        yield
+        return
+    model.forward = plain
+    try:
+        yield
+    finally:
+        model.forward = wrapped
+
+
+def _print_lines(heard: Heard) -> None:
+    if heard.text:
+        print(heard.text, file=sys.stderr, flush=True)
+
+
+def _silent(_: Heard) -> None:
+    pass
+
+
+@dataclass(slots=True)
+class Clock:
+    """How long a run's steps and evaluations take, for the time left."""
+
+    step: int = 0  # where it began
+    begun: float = field(default_factory=time.monotonic)
+    evaluations: list[float] = field(default_factory=list)
+
+    def evaluated(self, seconds: float) -> None:
+        self.evaluations.append(seconds)
+
+    def left(self, step: int, scheduled: Sequence[int]) -> float:
+        """Seconds until the last scheduled step is evaluated; of the first evaluation nothing can be said."""
+        if step <= self.step:
+            return 0.0
+        training = time.monotonic() - self.begun - sum(self.evaluations)
+        to_come = [s for s in scheduled if s > step]
+        each = sum(self.evaluations) / len(self.evaluations)
+        return max(0.0, training) / (step - self.step) * (max(scheduled) - step) + each * len(to_come)
+
+
+def memory_gigabytes() -> float:
+    """The most memory used so far: of the GPU, or of this process."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        return float(torch.cuda.max_memory_allocated()) / 1e9
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1e9 if sys.platform == "darwin" else peak / 1e6
 
 
 def _as_toml(options: Mapping[str, Any]) -> dict[str, Any]:

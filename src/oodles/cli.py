@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -202,6 +203,58 @@ def suites(
         _print_json({"name": suite.name, "description": suite.description, "patterns": patterns, "sets": sets})
         return
     show_suite(suite, sets, Console(width=None if sys.stdout.isatty() else 180))
+
+
+@app.command()
+def models(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A preset, an embedded model, a folder or a hub id org/name; without it, list."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the models that have a label, or show what a name would load: source, dtype, memory, LoRA targets.
+
+    Reads a model's config at most; weights are not downloaded.
+    """
+    from oodles.describe import describe_model, describe_models
+
+    if name is None:
+        rows = describe_models()
+        if as_json:
+            _print_json(rows)
+        else:
+            columns = ["model", "source", "parameters", "dtype", "weights", "LoRA training", "LoRA targets"]
+            _print_table("", columns, [[r["model"], r["source"], *_model_cells(r)] for r in rows])
+        return
+    facts = describe_model(name)
+    if as_json:
+        _print_json(facts)
+        return
+    parameters, dtype, weights, training, targets = _model_cells(facts)
+    lines = {
+        "model": f"{facts['model']} ({facts['kind']})",
+        "source": facts["source"] + (f" at {facts['revision']}" if facts["revision"] else ""),
+        "page": facts["page"],
+        "parameters": parameters,
+        "dtype": dtype,
+        "weights": weights,
+        "LoRA training": f"{training}, by rule of thumb",
+        "LoRA targets": targets,
+        "context": f"{facts['context']:,} tokens" if facts["context"] else "",
+    }
+    for key, value in lines.items():
+        if value:
+            print(f"{key:<14}{value}")
+    if "note" in facts:
+        _say(f"note: {facts['note']}")
+
+
+def _model_cells(facts: dict[str, Any]) -> list[str]:
+    from oodles.presets import gigabytes
+
+    sizes = [gigabytes(facts[key]) for key in ("weight_bytes", "training_bytes")]
+    return [f"{facts['parameters']:,}", facts["dtype"], *sizes, ", ".join(facts["targets"])]
 
 
 @app.command()
@@ -400,16 +453,20 @@ def run(
 def _run(study: Any, root: Path, *, as_json: bool, quiet: bool = False, allow: Sequence[str] = ()) -> None:
     from oodles.launch import run as run_study
 
-    with _interruptible(f"stopped; the same command goes on from the finished runs in {root}"):
+    with _interruptible(f"stopped; the same command goes on in {root}"):
         outcome = run_study(study, root, allow=allow)
     if as_json:
         failed = [{"run": n, "reason": r} for n, r in outcome.failed]
-        _print_json({"out": str(root), "done": outcome.done, "skipped": outcome.skipped, "failed": failed})
-    elif not quiet:
+        told = {"out": str(root), "done": outcome.done, "skipped": outcome.skipped, "failed": failed}
+        _print_json({**told, "stopped": bool(outcome.stopped)})
+    elif not quiet and not outcome.stopped:
         counts = f"{len(outcome.done)} run, {len(outcome.skipped)} finished before, {len(outcome.failed)} failed"
         print(f"{counts}; next: oodles {'status' if outcome.failed else 'report'} {root}")
     for name, reason in outcome.failed:
         _say(f"failed: {name}: {reason}; see {root}/runs/{name}/log.txt")
+    if outcome.stopped:
+        _say(f"stopped by {signal.Signals(outcome.stopped).name}; the same command goes on in {root}")
+        raise typer.Exit(128 + outcome.stopped)
     if outcome.failed:
         raise typer.Exit(1)
 
@@ -419,7 +476,8 @@ def score(
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", help="An embedded name, a folder or a hub id; may be left out for adapters that name it."
+            "--model",
+            help="A preset, an embedded name, a folder or a hub id; may be left out for adapters that name it.",
         ),
     ] = None,
     adapter: Annotated[Path | None, typer.Option("--adapter", help="A LoRA adapter on top of the model.")] = None,
@@ -438,7 +496,9 @@ def score(
     ] = None,
     pattern: Annotated[str, typer.Option("--pattern", help="Which pattern of the suite; default the first.")] = "",
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="A fixed sample of each OOD test set.")] = None,
-    precision: Annotated[str, typer.Option("--precision", help="fp32, bf16 or fp16.")] = "fp32",
+    precision: Annotated[
+        str, typer.Option("--precision", help="auto (as the weights are published), fp32, bf16 or fp16.")
+    ] = "auto",
     run: Annotated[str, typer.Option("--run", help="Name of the run; default from the model and its folder.")] = "",
     out: Out = None,
     runs: Annotated[
@@ -474,8 +534,8 @@ def score(
         raise ConfigError(f"oodles score: {'--suite' if suite is None else '--out'} is missing")
     if adapter is not None and checkpoints is not None:
         raise ConfigError("oodles score: give --adapter or --checkpoints, not both")
-    if precision not in ("fp32", "bf16", "fp16"):
-        raise ConfigError(f"oodles score: --precision is '{precision}', expected fp32, bf16 or fp16")
+    if precision not in ("auto", "fp32", "bf16", "fp16"):
+        raise ConfigError(f"oodles score: --precision is '{precision}', expected auto, fp32, bf16 or fp16")
     from oodles.models import require_training
 
     require_training("oodles score")
@@ -497,7 +557,7 @@ def score(
             in_domain=in_domain,
             pattern=pattern,
             evaluation=Evaluation(test_sets=tuple(test_set or ()), limit=limit),
-            precision=precision,
+            precision=cast(Any, precision),  # one of the four, as was checked
             allow=allow or [],
         )
     _print_scored([scored], as_json)
@@ -527,11 +587,17 @@ def _add_test_sets(
 
 def _print_scored(scored: list[Any], as_json: bool) -> None:
     if as_json:
-        _print_json([{"out": str(s.out), "run": s.run, "done": s.done, "skipped": s.skipped} for s in scored])
-        return
+        told = [{"out": str(s.out), "run": s.run, "done": s.done, "skipped": s.skipped} for s in scored]
+        _print_json([{**t, "broken": dict(s.broken)} for t, s in zip(told, scored, strict=True)])
+    else:
+        for one in scored:
+            print(f"{one.run}: {one.done} evaluations scored, {one.skipped} there before")
+        print(f"next: oodles analyse {scored[0].out}")
     for one in scored:
-        print(f"{one.run}: {one.done} evaluations scored, {one.skipped} there before")
-    print(f"next: oodles analyse {scored[0].out}")
+        for step, reason in one.broken:
+            _say(f"failed: {one.run} step {step}: {reason}")
+    if any(one.broken for one in scored):
+        raise typer.Exit(1)
 
 
 @contextmanager

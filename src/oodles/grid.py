@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from oodles.errors import ConfigError
 from oodles.fewshot import draw
-from oodles.models import resolve_model
+from oodles.models import precision_of, resolve_model
 from oodles.patterns import render
-from oodles.records import Draw, Example, ModelSpec, Pattern, RunSpec, Study, Suite, content_hash, role_of
+from oodles.records import Draw, Example, ModelSpec, Pattern, Recipe, RunSpec, Study, Suite, content_hash, role_of
 from oodles.schedule import schedule, step_count
 from oodles.slices import is_slice, resolve_slice, slice_columns
 from oodles.sources import load_examples, set_hash
@@ -45,9 +45,10 @@ def expand(study: Study) -> Grid:
     train = {name: load_examples(suite, train_set_of(suite, name)) for name in study.train_sets}
     _check_test_sets(suite, study)
     hashes = {name: set_hash(examples) for name, examples in train.items()}
+    recipes = {m: replace(study.recipe, precision=precision_of(m, study.recipe.precision)) for m in models}
     data_seeds: tuple[int | None, ...] = (None,) if study.data_seeds == "seed" else study.data_seeds
     cells = product(models, study.train_sets, patterns, study.shots, study.seeds, data_seeds)
-    jobs = tuple(_job(study, suite, train, hashes, *cell) for cell in cells)
+    jobs = tuple(_job(study, suite, train, hashes, recipes, *cell) for cell in cells)
     names = [job.spec.name for job in jobs]
     repeated = {n for n in names if names.count(n) > 1}
     if repeated:
@@ -62,6 +63,7 @@ def _job(
     suite: Suite,
     train: Mapping[str, tuple[Example, ...]],
     hashes: Mapping[str, str],
+    recipes: Mapping[ModelSpec, Recipe],
     model: ModelSpec,
     train_set: str,
     pattern: Pattern,
@@ -95,7 +97,7 @@ def _job(
         seed=seed,
         data_seed=drawn.data_seed,
         lora=study.lora,
-        recipe=study.recipe,
+        recipe=recipes[model],
         evaluation=study.evaluation,
     )
     schedule_of(spec)  # a step beyond the end is an error now, not after an hour

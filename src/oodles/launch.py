@@ -14,6 +14,7 @@ from oodles.grid import Grid, Job, expand, schedule_of
 from oodles.models import model_path, require_training
 from oodles.progress import Progress
 from oodles.records import Study
+from oodles.stopping import Stop, Stopped, stop_on_signals
 from oodles.store import (
     RunFolder,
     check_folder,
@@ -37,6 +38,7 @@ class Outcome:
     done: tuple[str, ...]  # finished now
     skipped: tuple[str, ...]  # finished before
     failed: tuple[tuple[str, str], ...]  # name and reason
+    stopped: int = 0  # the signal that ended it before its time
 
 
 def run(
@@ -95,15 +97,20 @@ def _run_missing(grid: Grid, root: Path) -> Outcome:
                 f"{count} finished runs lack test set '{name}'; to add it: oodles score --runs {root}"
                 f" --add-test-set {name}"
             )
-        for job, folder in todo:
-            reason = _try(job, grid, folder, progress, folders)
-            if reason is None:
-                done.append(folder.name)
-            else:
-                failed.append((folder.name, reason))
-                progress.say(f"{folder.name} failed: {reason}")
+        with stop_on_signals() as stop:
+            for job, folder in todo:
+                try:
+                    reason = _try(job, grid, folder, progress, folders, stop)
+                except Stopped as told:
+                    log_line(folder, str(told))
+                    break
+                if reason is None:
+                    done.append(folder.name)
+                else:
+                    failed.append((folder.name, reason))
+                    progress.say(f"{folder.name} failed: {reason}; see {folder.log}")
     skipped = tuple(f.name for f in folders if f.status == "done" and f.name not in done)
-    return Outcome(out=root, done=tuple(done), skipped=skipped, failed=tuple(failed))
+    return Outcome(out=root, done=tuple(done), skipped=skipped, failed=tuple(failed), stopped=stop.number)
 
 
 def _lacking(grid: Grid, finished: Sequence[RunFolder]) -> dict[str, int]:
@@ -114,7 +121,9 @@ def _lacking(grid: Grid, finished: Sequence[RunFolder]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def _try(job: Job, grid: Grid, folder: RunFolder, progress: Progress, folders: list[RunFolder]) -> str | None:
+def _try(
+    job: Job, grid: Grid, folder: RunFolder, progress: Progress, folders: list[RunFolder], stop: Stop
+) -> str | None:
     """Run one job; the reason if it failed."""
     from oodles.callback import Heard
     from oodles.runner import run_one
@@ -125,9 +134,10 @@ def _try(job: Job, grid: Grid, folder: RunFolder, progress: Progress, folders: l
             progress.label(heard.doing)
         if heard.text:
             progress.say(heard.text)
+        stop.obey()
 
     try:
-        run_one(job, grid.suite, folder, listen, folders)
+        run_one(job, grid.suite, folder, listen, folders, stop)
     except StoreError:
         raise  # no other run could be kept either
     except Exception as error:

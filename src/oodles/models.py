@@ -1,7 +1,8 @@
 """Load a causal language model and its tokenizer, and attach LoRA.
 
-A model is an embedded name (`oodles fetch`), a folder laid out like the hub, or a hub id (`org/name`, or with a
-commit, `org/name@revision`).
+A model is an embedded name (`oodles fetch`), a preset (`oodles models`), a folder laid out like the hub, or a hub id
+(`org/name`, or with a commit, `org/name@revision`). Weights are read from safetensors only, and no code of a model's
+repository is run.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oodles.errors import MissingExtraError, ModelError, nearest
+from oodles.errors import MissingExtraError, ModelError, OodlesError, nearest
 from oodles.fetch import EMBEDDED, MADE_HERE, fetch, is_fetched, model_folder
-from oodles.records import Lora, ModelSpec
+from oodles.presets import BYTES, PRESETS, preset_of
+from oodles.records import Lora, ModelSpec, Precision
 
 if TYPE_CHECKING:
     import torch
 
-ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj", "out_proj", "query_key_value", "c_attn", "qkv_proj", "dense")
+DTYPES: dict[str, Precision] = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}  # as a config spells them
 
 
 def resolve_model(name: str, folder: str | Path = "", source: ModelSpec | None = None) -> ModelSpec:
@@ -31,17 +33,25 @@ def resolve_model(name: str, folder: str | Path = "", source: ModelSpec | None =
     revision = source.revision if source else None
     if wanted in EMBEDDED:
         return ModelSpec(label=name, source=wanted, revision=EMBEDDED[wanted].revision)
+    if wanted in PRESETS:
+        return ModelSpec(label=name, source=PRESETS[wanted].hub, revision=revision or PRESETS[wanted].revision)
     for path in (Path(wanted), Path(folder) / wanted):
         if path.is_dir():
             label = name if source else path.resolve().name
             return ModelSpec(label=label, source=str(path.resolve()), revision=folder_fingerprint(path))
     if wanted.startswith((".", "/", "~")) or "/" not in wanted:
-        raise ModelError(
-            f"model '{wanted}': no such folder or embedded model; {nearest(wanted, EMBEDDED)} or a hub id org/name"
-        )
+        known = nearest(wanted, [*EMBEDDED, *PRESETS])
+        raise ModelError(f"model '{wanted}': no such folder, embedded model or preset; {known} or a hub id org/name")
     hub_id, _, at = wanted.partition("@")
-    label = name if source else hub_id.split("/")[-1].lower()
-    return ModelSpec(label=label, source=hub_id, revision=revision or at or None)
+    preset = preset_of(hub_id)
+    label = name if source else preset.label if preset else _own_label(hub_id)
+    return ModelSpec(label=label, source=hub_id, revision=revision or at or (preset.revision if preset else None))
+
+
+def _own_label(hub_id: str) -> str:
+    """The last part of a hub id, unless that is the label of other weights."""
+    label = hub_id.split("/")[-1].lower()
+    return hub_id.replace("/", "-").lower() if label in PRESETS or label in EMBEDDED else label
 
 
 def folder_fingerprint(path: Path) -> str:
@@ -106,7 +116,7 @@ def load_config(spec: ModelSpec) -> Any:
     from transformers import AutoConfig
 
     with _quiet_loading(), _as_model_error(spec):
-        return AutoConfig.from_pretrained(model_path(spec), revision=_commit(spec), cache_dir=_cache())
+        return AutoConfig.from_pretrained(model_path(spec), **_from_hub(spec))
 
 
 def load_tokenizer(spec: ModelSpec) -> Any:
@@ -115,7 +125,7 @@ def load_tokenizer(spec: ModelSpec) -> Any:
     from transformers import AutoTokenizer
 
     with _quiet_loading(), _as_model_error(spec):
-        tokenizer = AutoTokenizer.from_pretrained(model_path(spec), revision=_commit(spec), cache_dir=_cache())
+        tokenizer = AutoTokenizer.from_pretrained(model_path(spec), **_from_hub(spec))
     if tokenizer.pad_token_id is None:
         if tokenizer.eos_token_id is None:
             raise ModelError(f"model '{spec.label}': its tokenizer has neither a pad nor an eos token; set one")
@@ -123,38 +133,87 @@ def load_tokenizer(spec: ModelSpec) -> Any:
     return tokenizer
 
 
-def load_model(spec: ModelSpec, precision: str = "fp32") -> torch.nn.Module:
+def load_model(spec: ModelSpec, precision: Precision = "auto") -> torch.nn.Module:
     """The base model in the precision asked for, on the best device here."""
     require_training("loading a model")
     import torch
     from transformers import AutoModelForCausalLM
 
-    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision_of(spec, precision)]
     with _quiet_loading(), _as_model_error(spec):
         model = AutoModelForCausalLM.from_pretrained(
-            model_path(spec),
-            revision=_commit(spec),
-            dtype=dtype,
-            use_safetensors=True,
-            trust_remote_code=False,
-            cache_dir=_cache(),
+            model_path(spec), dtype=dtype, use_safetensors=True, **_from_hub(spec)
         )
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return model.to(device)
+    return model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def attach_lora(model: torch.nn.Module, lora: Lora, seed: int) -> torch.nn.Module:
+def outline_model(spec: ModelSpec) -> torch.nn.Module:
+    """The model's modules and shapes, built from its config alone: no weights are downloaded or held."""
+    require_training("looking into a model")
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    config = load_config(spec)
+    with _quiet_loading(), _as_model_error(spec), torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+
+
+def precision_of(spec: ModelSpec, precision: Precision = "auto") -> Precision:
+    """fp32, bf16 or fp16: what is asked for, else a preset's own, else what the model's config states."""
+    if precision != "auto":
+        return precision
+    if preset := preset_of(spec.source):
+        return preset.precision
+    if spec.source in EMBEDDED:
+        return "fp32"  # they are written so, here
+    try:
+        stated = _stated_dtype(spec)
+    except OodlesError as error:
+        raise ModelError(f"{error}; or set [train] precision (--precision) to {', '.join(BYTES)}") from None
+    if stated not in DTYPES:
+        raise ModelError(
+            f"model '{spec.label}': its config states dtype {stated}, expected {', '.join(DTYPES)};"
+            f" set [train] precision (--precision) to {', '.join(BYTES)}"
+        )
+    return DTYPES[stated]
+
+
+def _stated_dtype(spec: ModelSpec) -> str:
+    """A folder's config is read as it stands, so that a study can be expanded without transformers."""
+    if Path(spec.source).is_dir():
+        try:
+            held = json.loads((Path(spec.source) / "config.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ModelError(f"{spec.source}: its config.json cannot be read ({error}); write it anew") from None
+        return held.get("dtype") or held.get("torch_dtype") or "float32"
+    return str(load_config(spec).dtype or "float32").removeprefix("torch.")
+
+
+def slow_here(spec: ModelSpec, precision: str) -> str:
+    """A caveat where half precision is slow: on a CPU. Otherwise nothing."""
+    import torch
+
+    if precision == "fp32" or torch.cuda.is_available():
+        return ""
+    return (
+        f"{spec.label} is loaded in {precision}, which is slow on a CPU;"
+        " precision fp32 is faster here and takes twice the memory"
+    )
+
+
+def attach_lora(model: torch.nn.Module, lora: Lora, seed: int, spec: ModelSpec | None = None) -> torch.nn.Module:
     """A PEFT model; the adapter's first weights come from `seed` alone."""
     import torch
     from peft import LoraConfig, get_peft_model
 
-    targets = lora.targets or find_targets(model)
+    targets = targets_of(model, lora, spec)
     config = LoraConfig(
         r=lora.rank,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
         bias=lora.bias,
         target_modules=list(targets),
+        fan_in_fan_out=_stores_transposed(model, targets),
         task_type="CAUSAL_LM",
     )
     torch.manual_seed(seed)
@@ -164,18 +223,51 @@ def attach_lora(model: torch.nn.Module, lora: Lora, seed: int) -> torch.nn.Modul
         raise ModelError(f"LoRA cannot be attached: {str(error).splitlines()[0]}; set [lora] targets") from None
 
 
-def find_targets(model: torch.nn.Module) -> tuple[str, ...]:
-    """The attention projections of any architecture, by their usual names."""
-    import torch
+def targets_of(model: torch.nn.Module, lora: Lora, spec: ModelSpec | None = None) -> tuple[str, ...]:
+    """The modules that LoRA adapts: those the study names, else the preset's, else the attention projections found."""
+    preset = preset_of(spec.source) if spec else None
+    return lora.targets or (preset.targets if preset else find_targets(model))
 
-    found = {
-        name.split(".")[-1]
-        for name, module in model.named_modules()
-        if isinstance(module, torch.nn.Linear) and ("attn" in name.lower() or "attention" in name.lower())
-    } & set(ATTENTION)
-    if not found:
+
+def find_targets(model: torch.nn.Module) -> tuple[str, ...]:
+    """The attention projections of any architecture: as much of their names as no other layer's name ends in."""
+    layers = [name for name, module in model.named_modules() if _is_projection(module)]
+    inside = [name for name in layers if any(_is_attention(part) for part in name.split(".")[:-1])]
+    outside = set(layers).difference(inside)
+    if not inside:
         raise ModelError("no attention projection was found to adapt; name the modules in [lora] targets")
-    return tuple(sorted(found))
+    return tuple(sorted({_shortest_end(name, outside) for name in inside}))
+
+
+def _is_projection(module: torch.nn.Module) -> bool:
+    import torch
+    from transformers.pytorch_utils import Conv1D  # GPT-2's linear layer
+
+    return isinstance(module, (torch.nn.Linear, Conv1D))
+
+
+def _is_attention(part: str) -> bool:
+    return "attn" in part.lower() or "attention" in part.lower()
+
+
+def _shortest_end(name: str, others: set[str]) -> str:
+    """GPT-2 has a c_proj in its attention and one in its MLP: `attn.c_proj` tells them apart."""
+    parts = name.split(".")
+    ends = [".".join(parts[-n:]) for n in range(1, len(parts) + 1)]
+    return next(end for end in ends if not any(other.endswith(f".{end}") for other in others))
+
+
+def _stores_transposed(model: torch.nn.Module, targets: tuple[str, ...]) -> bool:
+    """Whether the targets are GPT-2's kind of layer, which PEFT must be told."""
+    from transformers.pytorch_utils import Conv1D
+
+    ends = tuple(f".{target}" for target in targets)
+    return any(isinstance(module, Conv1D) and name.endswith(ends) for name, module in model.named_modules())
+
+
+def _from_hub(spec: ModelSpec) -> dict[str, Any]:
+    """What every from_pretrained is told. Unless trust_remote_code is False, transformers may ask on the terminal."""
+    return {"revision": _commit(spec), "cache_dir": _cache(), "trust_remote_code": False}
 
 
 def _commit(spec: ModelSpec) -> str:
@@ -190,9 +282,20 @@ def _as_model_error(spec: ModelSpec) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, json.JSONDecodeError, KeyError) as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = _plainly(" ".join(str(error).split()))
         offline = "; the hub is switched off (HF_HUB_OFFLINE)" if _switched_off() else ""
         raise ModelError(f"model '{spec.source}' cannot be loaded: {reason}{offline}") from None
+
+
+def _plainly(reason: str) -> str:
+    """transformers advises to switch the safeguards off; oodles does not."""
+    if "trust_remote_code" in reason:
+        needs = "it needs code from its own repository (auto_map), which oodles does not run"
+        return f"{needs}; use an architecture that is in transformers"
+    if "safetensors" in reason and ("no file named" in reason or "does not appear to have" in reason):
+        lacks = "it has no safetensors, and pickled weights are not loaded"
+        return f"{lacks}; name a revision that has them, or convert a copy with save_pretrained"
+    return reason[:200]
 
 
 @contextlib.contextmanager

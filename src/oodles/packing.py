@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +17,9 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 Tokens = npt.NDArray[np.int32]
 
-SHARED_AT_LEAST = 4  # tokens; a shorter common beginning is not worth a mask
-ROW_TOKENS = 160  # of a row with several sequences: attention grows with it, repeated beginnings shrink
+SHARED_AT_LEAST = 2  # tokens; a shorter common beginning is not worth a mask
+BATCHES_COST = 24  # a batch costs a 24th of its budget beside its tokens
+ROW_TOKENS = 256  # of a row with several sequences: attention grows with it, repeated beginnings shrink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -155,11 +157,22 @@ def _batches(rows: Sequence[Row], batch_tokens: int) -> Iterator[tuple[Row, ...]
     """Batches by token budget, longest rows first; packed rows apart from plain ones, which need no mask."""
     for packed in (True, False):
         kind = sorted((r for r in rows if r.packed == packed), key=lambda r: (-r.length, r.items))
-        batch: list[Row] = []
-        for row in kind:
-            if batch and batch[0].length * (len(batch) + 1) > batch_tokens:
-                yield tuple(batch)
-                batch = []
-            batch.append(row)
-        if batch:
-            yield tuple(batch)
+        cuts = _cuts(np.array([row.length for row in kind], dtype=np.int64), batch_tokens)
+        yield from (tuple(kind[a:b]) for a, b in pairwise(cuts))
+
+
+def _cuts(lengths: Ints, batch_tokens: int) -> list[int]:
+    """Where to cut rows, sorted by length, into batches with the least padding; a batch costs some tokens by itself."""
+    own = max(1, batch_tokens // BATCHES_COST)
+    least = np.zeros(len(lengths) + 1)  # of the rows from here to the end
+    ends = np.zeros(len(lengths), dtype=np.int64)
+    for first in range(len(lengths) - 1, -1, -1):
+        most = max(1, batch_tokens // int(lengths[first]))
+        sizes = np.arange(1, min(most, len(lengths) - first) + 1)
+        costs = sizes * lengths[first] + own + least[first + sizes]
+        best = int(costs.argmin())
+        least[first], ends[first] = costs[best], first + sizes[best]
+    cuts = [0]
+    while cuts[-1] < len(lengths):
+        cuts.append(int(ends[cuts[-1]]))
+    return cuts

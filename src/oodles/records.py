@@ -16,9 +16,10 @@ from oodles.errors import ConfigError
 
 FloatArray = npt.NDArray[np.float64]
 Role = Literal["in_domain", "ood", "other"]  # other: shown, not correlated (shots, slices of the in-domain set)
+Precision = Literal["auto", "fp32", "bf16", "fp16"]  # auto: what the weights are published in, see models.py
 
 SHOTS = "shots"  # the name under which a run's own shots are evaluated
-IDENTITY_VERSION = 1  # first part of every run id; raise it when the meaning of a run id changes
+IDENTITY_VERSION = 2  # first part of every run id; raise it when the meaning of a run id changes
 
 
 def content_hash(value: Any) -> str:
@@ -226,7 +227,10 @@ class Recipe:
     """How a run is trained."""
 
     epochs: int = 10
+    steps: int | None = None  # optimiser steps; given, it counts instead of the epochs
     batch_size: int = 16
+    accumulate: int = 1  # batches per optimiser step
+    optimiser: Literal["adamw", "adafactor", "sgd"] = "adamw"
     learning_rate: float = 1e-3
     schedule: Literal[
         "linear", "cosine", "constant", "constant_with_warmup", "polynomial", "inverse_sqrt", "cosine_with_restarts"
@@ -234,8 +238,27 @@ class Recipe:
     warmup: float = 0.1  # share of the steps
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
-    loss: Literal["vocab", "answers"] = "vocab"
-    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    loss: Literal["vocab", "answers"] = "vocab"  # at the answer's position, over all tokens or over the answers
+    gradient_checkpointing: bool = False  # less memory, about a third more time
+    adapter_seed: int | None = None  # of the adapter's first weights; None: the run's seed
+    order_seed: int | None = None  # of the order of the batches
+    dropout_seed: int | None = None
+    precision: Precision = "auto"  # in a run's spec it is resolved
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seeds:
+    """Where each source of chance in a run begins."""
+
+    draw: int  # which shots
+    adapter: int  # the adapter's first weights
+    order: int  # of the batches
+    dropout: int
+
+    @classmethod
+    def all(cls, seed: int) -> Seeds:
+        """One seed for everything."""
+        return cls(draw=seed, adapter=seed, order=seed, dropout=seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,8 +270,9 @@ class Evaluation:
     test_sets: tuple[str, ...] = ()  # empty: all of the suite
     limit: int | None = None  # examples per OOD test set
     limit_in_domain: int | None = None  # a sample of the in-domain set biases the results: adds a caveat
-    batch_tokens: int | None = None  # tokens per forward pass; None: 256 per core on a CPU, 8192 elsewhere
-    keep_adapters: bool = True
+    batch_tokens: int | None = None  # tokens per forward pass; None: 384 per core on a CPU, 8192 elsewhere
+    keep_adapters: bool = True  # of the evaluated steps, so that test sets can be added without training again
+    keep_checkpoints: bool = False  # the last training state, after the run is done
     shots: bool = False  # also evaluate the run's own shots, as the set "shots"
 
 
@@ -269,6 +293,13 @@ class RunSpec:
     lora: Lora
     recipe: Recipe
     evaluation: Evaluation
+
+    @property
+    def seeds(self) -> Seeds:
+        """The run's seed, but where the recipe or the draw has one of its own."""
+        recipe = self.recipe
+        own = {"adapter": recipe.adapter_seed, "order": recipe.order_seed, "dropout": recipe.dropout_seed}
+        return Seeds(draw=self.data_seed, **{k: self.seed if v is None else v for k, v in own.items()})
 
     @property
     def run_id(self) -> str:

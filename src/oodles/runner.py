@@ -2,37 +2,62 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 from oodles.callback import Listener, OODCallback, characters
 from oodles.environment import environment
 from oodles.grid import Job, schedule_of
-from oodles.models import attach_lora, load_model, load_tokenizer
+from oodles.models import attach_lora, load_model, load_tokenizer, slow_here, targets_of
 from oodles.patterns import render
 from oodles.records import RunSpec, Suite
-from oodles.store import RunFolder, begin_run, read_json
-from oodles.train import fine_tune
+from oodles.stopping import Stop
+from oodles.store import RunFolder, begin_run, log_line, read_json
+from oodles.train import fine_tune, last_checkpoint
 
 TRAINING_COST = 3.5  # per character, against scoring: measured on the embedded model and suite
 
 
-def run_one(job: Job, suite: Suite, folder: RunFolder, listener: Listener, earlier: list[RunFolder]) -> None:
+def run_one(
+    job: Job, suite: Suite, folder: RunFolder, listener: Listener, earlier: list[RunFolder], stop: Stop
+) -> None:
     """One run from its spec to its finished folder."""
     spec = job.spec
     tokenizer = load_tokenizer(spec.model)
-    model = attach_lora(load_model(spec.model, spec.recipe.precision), spec.lora, spec.seed)
-    begin_run(folder, spec, job.draw, environment())
+    model = load_model(spec.model, spec.recipe.precision)
+    adapted, at = list(targets_of(model, spec.lora, spec.model)), last_checkpoint(folder)
+    model = attach_lora(model, spec.lora, spec.seeds.adapter, spec.model)
+    begin_run(folder, spec, job.draw, environment(), adapted=adapted)
+    how = f"goes on from step {Path(at).name}" if at else f"begins: LoRA on {', '.join(adapted)}"
+    log_line(folder, how)
+    slow = slow_here(spec.model, spec.recipe.precision)
+    if slow:
+        log_line(folder, slow)
     callback = OODCallback(
         suite=suite,
         in_domain=spec.train_set,
         run=folder,
         pattern=spec.pattern,
         evaluation=spec.evaluation,
+        tokenizer=tokenizer,
         listener=listener,
         baseline=same_before_training(spec, earlier),
         examples=job.draw.examples,
         step_work=training_work(job) / schedule_of(spec)[-1],
     )
     shots = render(spec.pattern, job.draw.examples, spec.train_set)
-    fine_tune(model, tokenizer, shots, spec.recipe, spec.seed, [callback])
+    fine_tune(
+        model,
+        tokenizer,
+        shots,
+        spec.recipe,
+        spec.seeds,
+        [callback],
+        folder=folder,
+        keep_at=lambda step: callback.evaluates_at(step) or bool(stop),
+    )
+    if not spec.evaluation.keep_checkpoints:
+        shutil.rmtree(folder.checkpoints, ignore_errors=True)
 
 
 def training_work(job: Job) -> float:

@@ -11,7 +11,9 @@ from oodles.records import Recipe
 
 def step_count(shots: int, recipe: Recipe) -> int:
     """Optimiser steps of a run; the last batch of an epoch may be smaller."""
-    return math.ceil(shots / recipe.batch_size) * recipe.epochs
+    if recipe.steps is not None:
+        return recipe.steps
+    return math.ceil(math.ceil(shots / recipe.batch_size) / recipe.accumulate) * recipe.epochs
 
 
 def schedule(steps: str | Sequence[int], last: int, points: int = 10) -> tuple[int, ...]:

@@ -22,9 +22,9 @@ from oodles.callback import Rendered, characters, evaluation_line, render_sets
 from oodles.environment import environment
 from oodles.errors import ConfigError, ModelError, StoreError, nearest
 from oodles.grid import check_slices
-from oodles.models import load_model, load_tokenizer, resolve_model
+from oodles.models import load_model, load_tokenizer, precision_of, resolve_model
 from oodles.progress import Progress
-from oodles.records import Evaluation, ModelSpec, Pattern, Suite, describe_text, role_of
+from oodles.records import Evaluation, ModelSpec, Pattern, Precision, Suite, describe_text, role_of
 from oodles.scoring import predict, prepare
 from oodles.store import (
     STORE_SCHEMA,
@@ -71,12 +71,13 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """What was done: evaluations scored now, and those that were there before."""
+    """What was done: evaluations scored now, those that were there before, and checkpoints that could not be scored."""
 
     out: Path
     run: str
     done: int
     skipped: int
+    broken: tuple[tuple[int, str], ...] = ()  # step and reason
 
 
 def find_checkpoints(folder: Path) -> tuple[Checkpoint, ...]:
@@ -115,7 +116,7 @@ def score_model(
     in_domain: str = "",
     pattern: str = "",
     evaluation: Evaluation | None = None,
-    precision: str = "fp32",
+    precision: Precision = "auto",
     allow: Sequence[str] = (),
 ) -> Scored:
     """Score a suite with a model at one or several steps, into the run folder `<out>/runs/<run>`."""
@@ -123,6 +124,7 @@ def score_model(
     if not model and not checkpoints[0].is_adapter:
         raise ConfigError("oodles score: which model? give --model, or checkpoints whose adapters name their base")
     spec = resolve_model(model or base_of(checkpoints[0]))
+    precision = precision_of(spec, precision)
     if in_domain and in_domain not in suite.test_sets:
         raise ConfigError(
             f"--in-domain is '{in_domain}', expected a whole test set; {nearest(in_domain, suite.test_sets)}"
@@ -136,11 +138,11 @@ def score_model(
     folder = RunFolder(out / "runs" / name)
     with locked(out):
         claim_folder(out, SCORES, suite.name)
-        _begin(folder, spec, suite, used, in_domain, evaluation, checkpoints)
+        _begin(folder, spec, suite, used, in_domain, evaluation, checkpoints, precision)
         keep_members(folder, [r.members for r in rendered], evaluation.test_sets)
-        done, skipped = _score(folder, spec, checkpoints, rendered, in_domain, evaluation, precision)
+        found = _score(folder, spec, checkpoints, rendered, in_domain, evaluation, precision)
         write_json(folder.done, {"schema": STORE_SCHEMA, "last_step": checkpoints[-1].step})
-    return Scored(out=out, run=name, done=done, skipped=skipped)
+    return found
 
 
 def add_test_sets(
@@ -165,8 +167,7 @@ def add_test_sets(
             rendered = render_sets(suite, pattern, told["train_set"], evaluation)
             keep_members(folder, [r.members for r in rendered], names)
             precision = (told.get("recipe") or {}).get("precision", "fp32")
-            done, skipped = _score(folder, spec, checkpoints, rendered, told["train_set"], evaluation, precision)
-            scored.append(Scored(out=root, run=folder.name, done=done, skipped=skipped))
+            scored.append(_score(folder, spec, checkpoints, rendered, told["train_set"], evaluation, precision))
     return tuple(scored)
 
 
@@ -209,8 +210,9 @@ def _begin(
     in_domain: str,
     evaluation: Evaluation,
     checkpoints: Sequence[Checkpoint],
+    precision: Precision,
 ) -> None:
-    """The run's spec; a run of this name that was scored with another model or pattern is refused."""
+    """The run's spec; a run of this name that was scored with another model, precision or pattern is refused."""
     spec: dict[str, Any] = {
         "schema": STORE_SCHEMA,
         "run_id": None,  # trained elsewhere: what decided it is not known here
@@ -218,6 +220,7 @@ def _begin(
         "suite": suite.name,
         "model": {"label": model.label, "source": model.source, "revision": model.revision},
         "checkpoints": {str(c.step): str(c.path) if c.path else None for c in checkpoints},
+        "precision": precision,
         "train_set": in_domain,
         "pattern": {"name": pattern.name, "text": describe_text(pattern.text), "answers": list(pattern.answers)},
         "shots": None,
@@ -227,8 +230,8 @@ def _begin(
     }
     if folder.spec.is_file():
         held = read_json(folder.spec)
-        for key in ("model", "pattern", "train_set"):
-            if held.get(key) != spec[key]:
+        for key in ("model", "precision", "pattern", "train_set"):
+            if held.get(key, spec[key]) != spec[key]:
                 raise StoreError(f"{folder.path}: was scored with another {key}; choose another --run or --out")
         spec["checkpoints"] = {**held.get("checkpoints", {}), **spec["checkpoints"]}
     write_json(folder.env, environment())
@@ -242,9 +245,12 @@ def _score(
     rendered: Sequence[Rendered],
     in_domain: str,
     evaluation: Evaluation,
-    precision: str,
-) -> tuple[int, int]:
-    """Score what is missing; one evaluation is committed at a time, so a kill loses at most the one in hand."""
+    precision: Precision,
+) -> Scored:
+    """Score what is missing; one evaluation is committed at a time, so a kill loses at most the one in hand.
+
+    A checkpoint that cannot be loaded or scored does not stop the others.
+    """
     held = {(line["step"], line["test_set"], line["prompts"]) for line in read_scores(folder)}
     sets = [r.prompts for r in rendered]
     hashes = {prompts.name: prompts.hash for prompts in sets}
@@ -255,34 +261,42 @@ def _score(
     todo = [(checkpoint, missing) for checkpoint, missing in todo if missing]
     skipped = len(checkpoints) * len(sets) - sum(len(missing) for _, missing in todo)
     if not todo:
-        return 0, skipped
+        return Scored(out=folder.root, run=folder.name, done=0, skipped=skipped)
     tokenizer = load_tokenizer(model)
     plans: dict[str, Any] = {}
-    done = 0
+    done, broken = 0, []
     work = sum(characters(p) for _, missing in todo for p in missing)
     with Progress(work, folder.name) as progress, _loaded(model, precision) as load:
         for checkpoint, missing in todo:
             progress.label(f"{folder.name} step {checkpoint.step}")
-            network = load(checkpoint)
             started, values = time.monotonic(), {}
-            for prompts in missing:
-                if prompts.name not in plans:
-                    plans[prompts.name] = prepare(network, tokenizer, prompts, batch_tokens=evaluation.batch_tokens)
-                progress.label(f"{folder.name} step {checkpoint.step} {prompts.name}")
-                predictions = predict(network, plans[prompts.name], prompts)
-                role, cut = role_of(prompts.name, in_domain), plans[prompts.name].shortened
-                line = commit(folder, checkpoint.step, prompts, predictions, role, shortened=cut)
-                values[prompts.name] = line["metrics"]
-                done += 1
-                progress.advance(characters(prompts))
+            try:
+                network = load(checkpoint)
+                for prompts in missing:
+                    if prompts.name not in plans:
+                        plans[prompts.name] = prepare(network, tokenizer, prompts, batch_tokens=evaluation.batch_tokens)
+                    progress.label(f"{folder.name} step {checkpoint.step} {prompts.name}")
+                    predictions = predict(network, plans[prompts.name], prompts)
+                    role, cut = role_of(prompts.name, in_domain), plans[prompts.name].shortened
+                    line = commit(folder, checkpoint.step, prompts, predictions, role, shortened=cut)
+                    values[prompts.name] = line["metrics"]
+                    done += 1
+                    progress.advance(characters(prompts))
+            except ModelError as error:
+                if len(checkpoints) == 1:
+                    raise
+                broken.append((checkpoint.step, str(error)))
+                log_line(folder, f"step {checkpoint.step} failed: {error}")
+                progress.say(f"{folder.name}  step {checkpoint.step} failed: {error}")
+                continue
             text = evaluation_line(checkpoint.step, checkpoints[-1].step, float("nan"), values, in_domain)
             log_line(folder, f"{text}  ({time.monotonic() - started:.1f} s)")
             progress.say(f"{folder.name}  {text}")
-    return done, skipped
+    return Scored(out=folder.root, run=folder.name, done=done, skipped=skipped, broken=tuple(broken))
 
 
 @contextmanager
-def _loaded(model: ModelSpec, precision: str) -> Iterator[Callable[[Checkpoint], torch.nn.Module]]:
+def _loaded(model: ModelSpec, precision: Precision) -> Iterator[Callable[[Checkpoint], torch.nn.Module]]:
     """A function that gives the model at a checkpoint; the base is loaded once, adapters change places on it."""
     state: dict[str, Any] = {}
 
@@ -292,7 +306,11 @@ def _loaded(model: ModelSpec, precision: str) -> Iterator[Callable[[Checkpoint],
                 state["base"] = load_model(model, precision)
             if checkpoint.path is None:
                 return state["base"]
-            state["peft"] = _with_adapter(state.get("peft"), state["base"], checkpoint)
+            try:
+                state["peft"] = _with_adapter(state.get("peft"), state["base"], checkpoint)
+            except ModelError:
+                state.clear()  # a broken adapter may have left its traces
+                raise
             return state["peft"]
         whole = resolve_model(str(checkpoint.path))
         return load_model(replace(whole, label=model.label), precision)
@@ -304,6 +322,7 @@ def _loaded(model: ModelSpec, precision: str) -> Iterator[Callable[[Checkpoint],
 def _with_adapter(adapted: Any, base: Any, checkpoint: Checkpoint) -> Any:
     """The base model with this adapter, and no other."""
     from peft import PeftModel
+    from safetensors import SafetensorError
 
     name = f"step{checkpoint.step}"
     try:
@@ -314,7 +333,9 @@ def _with_adapter(adapted: Any, base: Any, checkpoint: Checkpoint) -> Any:
         adapted.set_adapter(name)
         for old in earlier:
             adapted.delete_adapter(old)
-    except (ValueError, RuntimeError, KeyError, OSError) as error:
+    except (ValueError, RuntimeError, KeyError, TypeError, OSError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
-        raise ModelError(f"{checkpoint.path}: the adapter does not fit the model: {reason}") from None
+        raise ModelError(
+            f"{checkpoint.path}: the adapter is damaged or does not fit the model: {reason}; restore or remove it"
+        ) from None
     return adapted

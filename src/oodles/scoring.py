@@ -12,7 +12,7 @@ import gc
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 AGREEMENT = 1e-4  # how far a shortcut may be from the plain pass, against the largest logit, before it is dropped
 AGREEMENT_HALF = 0.05  # half precision rounds differently in another order of summation
-BATCH_TOKENS = {"cpu": 256}  # a batch per core that fits its cache
+BATCH_TOKENS = {"cpu": 384}  # a batch per core that fits its cache
 BATCH_TOKENS_ELSEWHERE = 8192
 
 
@@ -49,6 +49,7 @@ class Plan:
     way: Way = "rows of head"
     normalise: bool = False  # log-probabilities over the vocabulary, for answers of one token too
     shortened: int = 0  # prompts that were cut to fit
+    ids: tuple[str, ...] = ()  # of the prompts, for messages
 
     @property
     def one_token(self) -> bool:
@@ -77,7 +78,7 @@ def score(
     ----------
     model, tokenizer : any causal language model of transformers, with or without adapters.
     prompts : a `PromptSet`, or texts together with `answers`.
-    batch_tokens : how many tokens go through the model at once; default 256 per core on a CPU, 8192 elsewhere.
+    batch_tokens : how many tokens go through the model at once; default 384 per core on a CPU, 8192 elsewhere.
     normalise : log-probabilities over the whole vocabulary. Answers of several tokens always are.
     adapters : False scores the base model under its adapters.
     distributed : in a job of several processes (torch.distributed), share the prompts out; all must call this. False
@@ -129,6 +130,10 @@ def prepare(
     normalise: bool = False,
 ) -> Plan:
     """Tokenise a set, find shared beginnings, cut batches, and check the shortcuts on this model."""
+    if any(config.is_prompt_learning for config in getattr(model, "peft_config", {}).values()):
+        raise ModelError(
+            "the adapter is a learnt prompt, which scoring leaves out; use one that changes the layers, such as LoRA"
+        )
     encoded = encode_once(tokenizer, prompts, context_limit(causal_lm(model).config))
     sequences = sequences_of(encoded)
     budget = batch_tokens or BATCH_TOKENS.get(_device(model).type, BATCH_TOKENS_ELSEWHERE)
@@ -140,6 +145,7 @@ def prepare(
         batch_tokens=budget,
         normalise=normalise,
         shortened=len(encoded.shortened),
+        ids=tuple(p.id for p in prompts.prompts),
     )
     return _without_failing_shortcuts(model, plan)
 
@@ -168,18 +174,39 @@ def execute(model: torch.nn.Module, plan: Plan, *, distributed: bool = True) -> 
     per_item = np.zeros((len(plan.sequences), len(plan.targets) if plan.one_token else 1))
     rank, world = _process(distributed)
     with _evaluating(model):
-        for index, values in _batch_by_batch(model, plan, rank, world):
+        for index, values in _batch_by_batch(model, plan, rank, world, Room()):
             per_item[index] = values
     if world > 1:
         per_item = _summed(per_item, _device(model))
     scores = per_item if plan.one_token else per_item.reshape(-1, len(plan.targets))
     bad = np.flatnonzero(~np.isfinite(scores).all(axis=1))
     if len(bad):
-        raise ModelError(f"{plan.name}: the model gave {scores[bad[0]]} for example number {bad[0]}; it is not finite")
+        which = plan.ids[bad[0]]
+        raise ModelError(
+            f"{plan.name}: the model gave {scores[bad[0]]} for example {which}, and for {len(bad)} of {len(scores)} in"
+            " all; scores must be finite: look at the weights, or at the precision they are loaded in"
+        )
     return scores
 
 
-def _batch_by_batch(model: torch.nn.Module, plan: Plan, rank: int, world: int) -> Iterator[tuple[int, Any]]:
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What was learnt of the memory: how many tokens fit, for rows of some length and longer."""
+
+    tokens: dict[int, int] = field(default_factory=dict)
+
+    def holds(self, batch: Sequence[Row]) -> bool:
+        """Whether a batch is smaller than those that were too large, or unlike them."""
+        width = max(row.length for row in batch)
+        return all(len(batch) * width <= most for length, most in self.tokens.items() if 2 * width > length)
+
+    def halve(self, batch: Sequence[Row]) -> None:
+        """This batch was too large: half as many tokens from now on, for rows more than half as long."""
+        width = max(row.length for row in batch)
+        self.tokens[width] = min(len(batch) * width // 2, self.tokens.get(width, len(batch) * width))
+
+
+def _batch_by_batch(model: torch.nn.Module, plan: Plan, rank: int, world: int, room: Room) -> Iterator[tuple[int, Any]]:
     """The values of this process's items.
 
     On a CPU, a batch per core beats all cores on one batch: no core waits for another. In a job of several processes
@@ -193,46 +220,48 @@ def _batch_by_batch(model: torch.nn.Module, plan: Plan, rank: int, world: int) -
     if world > 1:
         calls = -(-len(batches) // world)
         for number in range(calls):
-            found = _values(model, plan, mine[number] if number < len(mine) else batches[0])
+            found = _values(model, plan, mine[number] if number < len(mine) else batches[0], room)
             if number < len(mine):
                 yield from found
         return
     if _device(model).type != "cpu" or threads == 1 or len(batches) == 1:
         for batch in mine:
-            yield from _values(model, plan, batch)
+            yield from _values(model, plan, batch, room)
         return
     try:
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            for found in pool.map(lambda batch: _values(model, plan, batch), mine):
+            for found in pool.map(lambda batch: _values(model, plan, batch, room), mine):
                 yield from found
     finally:
         torch.set_num_threads(threads)  # the pool's setting would be inherited by threads to come
 
 
-def _values(model: Any, plan: Plan, batch: Sequence[Row]) -> list[tuple[int, Any]]:
-    """The values of a batch's items. Out of memory: halve the batch, then take rows apart, and go on."""
+def _values(model: Any, plan: Plan, batch: Sequence[Row], room: Room) -> list[tuple[int, Any]]:
+    """The values of a batch's items. Out of memory: halve the budget for such rows, then take rows apart; go on."""
     import torch
 
-    run_batch = {"rows of head": _rows_of_head, "model's logits": _models_logits, "one by one": _one_by_one}[plan.way]
-    try:
-        with torch.inference_mode():  # holds for the thread that enters it
-            return list(run_batch(model, plan, batch))
-    except (RuntimeError, MemoryError) as error:
-        if not _out_of_memory(error):
-            raise
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
     parts = _halves(batch, plan.sequences)
-    if not parts:
-        raise ModelError(
-            f"{plan.name}: out of memory on one prompt of {batch[0].length} tokens; use a smaller model or a device"
-            " with more memory, or set max_tokens in the pattern"
-        )
-    return [value for part in parts for value in _values(model, plan, part)]
+    if not parts or room.holds(batch):
+        run_batch = {"rows of head": _rows_of_head, "model's logits": _models_logits, "one by one": _one_by_one}
+        try:
+            with torch.inference_mode():  # holds for the thread that enters it
+                return list(run_batch[plan.way](model, plan, batch))
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+        room.halve(batch)
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        if not parts:
+            raise ModelError(
+                f"{plan.name}: out of memory on one prompt of {batch[0].length} tokens; use a smaller model or a"
+                " device with more memory, or set max_tokens in the pattern"
+            )
+    return [value for part in parts for value in _values(model, plan, part, room)]
 
 
-def _out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     text = str(error).lower()
     return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
 
@@ -456,7 +485,7 @@ def _agrees(model: torch.nn.Module, plan: Plan) -> bool:
             try:
                 fast = dict((_rows_of_head if plan.way == "rows of head" else _models_logits)(model, plan, batch))
             except (TypeError, RuntimeError, AttributeError, ValueError) as error:
-                if _out_of_memory(error):
+                if is_out_of_memory(error):
                     continue  # seen to when the set is scored
                 return False  # e.g. an architecture that takes no explicit positions
             few = [Row((i,), (0,), len(plan.sequences[i])) for i in batch[0].items[-4:]]

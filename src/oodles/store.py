@@ -79,6 +79,11 @@ class RunFolder:
     def records(self, step: int, test_set: str) -> Path:
         return self.path / "records" / str(step) / f"{test_set}.parquet"
 
+    @property
+    def checkpoints(self) -> Path:
+        """The training state while a run is not done."""
+        return self.path / "checkpoints"
+
     def adapter(self, step: int) -> Path:
         return self.path / "adapters" / str(step)
 
@@ -135,8 +140,10 @@ def claim_folder(root: Path, name: str, suite: str) -> None:
 def check_folder(root: Path, name: str, suite: str) -> None:
     """Refuse a folder that holds another study or anything else, without touching it."""
     file = root / "study.json"
-    if not file.is_file():
-        if root.exists() and (not root.is_dir() or any(p.name != ".lock" for p in root.iterdir())):
+    ours = (".lock", ".part")
+    strange = root.exists() and (not root.is_dir() or any(not p.name.endswith(ours) for p in root.iterdir()))
+    if not file.is_file():  # looked for last: another run may begin in the same moment
+        if strange:
             raise StoreError(f"{root}: not empty and no oodles study; choose another --out")
         return
     held = read_json(file)
@@ -162,18 +169,30 @@ def locked(root: Path) -> Iterator[None]:
         handle.close()
 
 
-def begin_run(folder: RunFolder, spec: RunSpec, draw: Draw, env: Mapping[str, Any]) -> None:
-    """An empty run folder with its spec, draw and environment; remains of an unfinished attempt are removed."""
+def begin_run(folder: RunFolder, spec: RunSpec, draw: Draw, env: Mapping[str, Any], **more: Any) -> None:
+    """A run folder with its spec, draw and environment.
+
+    What an unfinished attempt at the same run has committed stays, and so does its checkpoint; remains of another run
+    of this name are removed (`check_same_run` has seen that it has no scores).
+    """
+    same = folder.spec.is_file() and read_json(folder.spec).get("run_id") == spec.run_id
     with disk_errors(folder.path):
-        shutil.rmtree(folder.path, ignore_errors=True)
-        folder.path.mkdir(parents=True)
-    write_json(folder.env, dict(env))
+        if not same:
+            shutil.rmtree(folder.path, ignore_errors=True)
+        folder.path.mkdir(parents=True, exist_ok=True)
+        folder.failed.unlink(missing_ok=True)
+    if not same:
+        write_json(folder.env, dict(env))
+    elif folder.env.is_file() and read_json(folder.env) != dict(env):
+        log_line(folder, f"goes on in another environment: {json.dumps(dict(env), sort_keys=True)}")
     ids = [e.id for e in draw.examples]
     header = {"schema": STORE_SCHEMA, "train_set": draw.train_set, "shots": draw.shots, "data_seed": draw.data_seed}
     write_json(folder.draw, {**header, "hash": draw.hash, "ids": ids})
     told = asdict(spec)
     told["pattern"]["text"] = describe_text(spec.pattern.text)
-    write_json(folder.spec, {"schema": STORE_SCHEMA, "run_id": spec.run_id, **told})
+    write_json(
+        folder.spec, {"schema": STORE_SCHEMA, "run_id": spec.run_id, **told, "seeds": asdict(spec.seeds), **more}
+    )
 
 
 def plan_runs(root: Path, names: Sequence[str]) -> None:
@@ -224,6 +243,14 @@ def commit(
     return line
 
 
+def drop_scores(folder: RunFolder, after: int) -> None:
+    """Forget what was committed after a step, where training goes on from there and may differ."""
+    lines = read_scores(folder)
+    kept = [line for line in lines if line["step"] <= after]
+    if len(kept) < len(lines):
+        write_text(folder.scores, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))
+
+
 def copy_score(donor: RunFolder, folder: RunFolder, line: Mapping[str, Any], role: Role) -> None:
     """Take over an evaluation that is known to be the same, e.g. the untrained model's at step 0.
 
@@ -234,7 +261,7 @@ def copy_score(donor: RunFolder, folder: RunFolder, line: Mapping[str, Any], rol
         target.parent.mkdir(parents=True, exist_ok=True)
         aside = target.with_name(f".{target.name}.part")
         shutil.copyfile(source, aside)
-        _sync(aside)
+        sync(aside)
         aside.replace(target)
     _append(folder.scores, {**line, "role": role})
 
@@ -299,7 +326,7 @@ def _write_parquet(path: Path, columns: Mapping[str, Any]) -> None:
             pq.write_table(
                 table, aside, compression="zstd", use_dictionary=_repeating(table), column_encoding=_encodings(table)
             )
-            _sync(aside)
+            sync(aside)
             aside.replace(path)
         finally:
             aside.unlink(missing_ok=True)
@@ -330,7 +357,8 @@ def _append(path: Path, line: Mapping[str, Any]) -> None:
             raise
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until a file is on the disk."""
     with path.open("rb") as handle:
         os.fsync(handle.fileno())
 

@@ -1,70 +1,94 @@
 """Pattern-based fine-tuning through the language-model head: a transformers Trainer with LoRA and our own callback.
 
-The loss is taken at the answer's positions only, so no (batch, length, vocabulary) tensor is built.
+The loss is taken at the answer's positions only, so no (batch, length, vocabulary) tensor is built. Training goes on
+from its last checkpoint as if it had never been stopped: a checkpoint holds the adapter, the optimiser, the schedule
+and the state of every random generator.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
-from oodles.errors import ConfigError, ModelError
-from oodles.records import PromptSet, Recipe
-from oodles.scoring import causal_lm, head_is_plain, hidden_states
+from oodles.errors import ModelError
+from oodles.records import PromptSet, Recipe, Seeds
+from oodles.scoring import causal_lm, head_is_plain, hidden_states, is_out_of_memory
+from oodles.store import RunFolder, disk_errors, sync
 from oodles.tokens import context_limit, encode
+
+KEEP_EVERY = 30.0  # seconds between checkpoints, at most; one more is kept before every evaluation
+OPTIMISERS = {"adamw": "adamw_torch", "adafactor": "adafactor", "sgd": "sgd"}
 
 
 def fine_tune(
-    model: torch.nn.Module, tokenizer: Any, shots: PromptSet, recipe: Recipe, seed: int, callbacks: Sequence[Any]
+    model: torch.nn.Module,
+    tokenizer: Any,
+    shots: PromptSet,
+    recipe: Recipe,
+    seeds: Seeds,
+    callbacks: Sequence[Any],
+    *,
+    folder: RunFolder | None = None,
+    keep_at: Callable[[int], bool] = lambda _: False,
 ) -> None:
-    """Train the adapters of `model` on the shots; the callbacks evaluate on the way."""
-    encoded = encode(tokenizer, shots, context_limit(causal_lm(model).config))
-    targets = encoded.targets
-    if recipe.loss == "answers" and any(len(t) > 1 for t in targets):
-        raise ConfigError('[train] loss = "answers" takes answers of one token; use loss = "vocab"')
+    """Train the adapters of `model` on the shots, from the run's last checkpoint if it has one.
+
+    The callbacks evaluate on the way; `keep_at(step)` says whether a checkpoint must be kept at a step, before they do.
+    Without a folder, none is kept.
+    """
     if not any(p.requires_grad for p in model.parameters()):
         raise ModelError("nothing to train: no parameter of the model requires a gradient; check [lora] targets")
-    data = [
-        {"tokens": [*ids, *targets[p.gold][:-1]], "target": list(targets[p.gold])}
-        for ids, p in zip(encoded.prompts, shots.prompts, strict=True)
-    ]
-    with tempfile.TemporaryDirectory() as scratch:  # the Trainer wants a folder, though nothing is saved there
-        trainer = AnswerTrainer(
-            model=model,
-            args=_arguments(recipe, seed, scratch),
-            train_dataset=data,
-            data_collator=collate,
-            processing_class=tokenizer,
-            callbacks=list(callbacks),
-        )
-        trainer.answer_tokens = [t[0] for t in targets] if recipe.loss == "answers" else None
-        trainer.remove_callback(PrinterCallback)
-        trainer.train()
+    candidates = encode_shots(tokenizer, shots, recipe, context_limit(causal_lm(model).config))
+    aside = folder.checkpoints / ".part" if folder else Path(tempfile.gettempdir())  # nothing is written there
+    trainer = AnswerTrainer(
+        model=model,
+        args=_arguments(recipe, seeds, aside),
+        train_dataset=candidates.examples,
+        data_collator=candidates.collate,
+        callbacks=list(callbacks),
+    )
+    trainer.answers = candidates
+    trainer.remove_callback(PrinterCallback)
+    if folder:
+        trainer.callback_handler.callbacks.insert(0, Keeper(trainer, folder, keep_at))
+    with _out_of_memory(recipe, trainer):
+        trainer.train(resume_from_checkpoint=last_checkpoint(folder) if folder else None)
 
 
-def _arguments(recipe: Recipe, seed: int, scratch: str) -> TrainingArguments:
+def _arguments(recipe: Recipe, seeds: Seeds, aside: Path) -> TrainingArguments:
     return TrainingArguments(
-        output_dir=scratch,
+        output_dir=str(aside),
         num_train_epochs=recipe.epochs,
+        max_steps=recipe.steps or -1,
         per_device_train_batch_size=recipe.batch_size,
+        gradient_accumulation_steps=recipe.accumulate,
+        gradient_checkpointing=recipe.gradient_checkpointing,
+        gradient_checkpointing_kwargs={"use_reentrant": False} if recipe.gradient_checkpointing else None,
         learning_rate=recipe.learning_rate,
         lr_scheduler_type=recipe.schedule,
         warmup_steps=recipe.warmup,  # below 1: a share of the steps
         weight_decay=recipe.weight_decay,
         max_grad_norm=recipe.max_grad_norm,
-        optim="adamw_torch",
-        seed=seed,
-        data_seed=seed,
+        optim=OPTIMISERS[recipe.optimiser],
+        seed=seeds.dropout,
+        data_seed=seeds.order,
         bf16=recipe.precision == "bf16" and torch.cuda.is_available(),
         use_cpu=not torch.cuda.is_available(),
-        save_strategy="no",
+        save_strategy="no",  # see Keeper
         logging_steps=1,
+        logging_nan_inf_filter=False,
         report_to="none",
         disable_tqdm=True,
         remove_unused_columns=False,
@@ -72,44 +96,173 @@ def _arguments(recipe: Recipe, seed: int, scratch: str) -> TrainingArguments:
     )
 
 
-def collate(rows: Sequence[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
-    """Right-padded tokens, and where each answer token is predicted. Padding comes last, so causality hides it."""
-    width = max(len(r["tokens"]) for r in rows)
-    tokens = torch.tensor([r["tokens"] + [0] * (width - len(r["tokens"])) for r in rows])
-    reads = [
-        (n, len(r["tokens"]) - len(r["target"]) + k, token)
-        for n, r in enumerate(rows)
-        for k, token in enumerate(r["target"])
+# what is learnt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Candidates:
+    """The shots as token sequences: each with the right answer, or with every answer it is chosen from.
+
+    `answers` lists the one token of each answer if the loss chooses among such; `each` is how many sequences an example
+    has.
+    """
+
+    examples: list[dict[str, Any]]
+    each: int = 1
+    answers: tuple[int, ...] = ()
+
+    def collate(self, rows: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """Right-padded tokens, and where each answer token is predicted. Padding comes last: causality hides it."""
+        sequences = [s for row in rows for s in row["sequences"]]
+        width = max(len(tokens) for tokens, _ in sequences)
+        reads = [
+            (n, len(tokens) - len(target) + k, token)
+            for n, (tokens, target) in enumerate(sequences)
+            for k, token in enumerate(target)
+        ]
+        row, column, target = (torch.tensor(values) for values in zip(*reads, strict=True))
+        padded = torch.tensor([tokens + [0] * (width - len(tokens)) for tokens, _ in sequences])
+        gold = torch.tensor([r["gold"] for r in rows])
+        return {"tokens": padded, "row": row, "column": column, "target": target, "gold": gold}
+
+    def loss(self, logits: torch.Tensor, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Cross-entropy over the vocabulary at the answer's positions, or over the answers."""
+        if self.answers:
+            return cross_entropy(logits[:, list(self.answers)], inputs["gold"])
+        if self.each == 1:
+            return cross_entropy(logits, inputs["target"])
+        logs = logits.log_softmax(dim=-1).gather(1, inputs["target"][:, None])[:, 0]
+        totals = torch.zeros(len(inputs["tokens"]), device=logs.device).index_add(0, inputs["row"], logs)
+        return cross_entropy(totals.view(-1, self.each), inputs["gold"])
+
+
+def encode_shots(tokenizer: Any, shots: PromptSet, recipe: Recipe, limit: int | None) -> Candidates:
+    """The shots as the loss of the recipe needs them."""
+    encoded = encode(tokenizer, shots, limit)
+    targets = encoded.targets
+    one_token = all(len(t) == 1 for t in targets)
+    every = recipe.loss == "answers" and not one_token
+    examples = [
+        {
+            "sequences": [
+                ([*ids, *target[:-1]], list(target)) for target in (targets if every else [targets[prompt.gold]])
+            ],
+            "gold": prompt.gold,
+        }
+        for ids, prompt in zip(encoded.prompts, shots.prompts, strict=True)
     ]
-    row, column, target = (torch.tensor(values) for values in zip(*reads, strict=True))
-    return {"tokens": tokens, "row": row, "column": column, "target": target}
+    if recipe.loss == "answers" and one_token:
+        return Candidates(examples=examples, answers=tuple(t[0] for t in targets))
+    return Candidates(examples=examples, each=len(targets) if every else 1)
 
 
 class AnswerTrainer(Trainer):  # type: ignore[misc]
     """The Trainer with the loss at the answer's positions."""
 
     loss_is_scaled_for_ga = False  # a per-batch mean
-    answer_tokens: list[int] | None = None  # set: the loss chooses among the answers only
+    answers: Candidates
     _plain_head: bool | None = None
 
     def compute_loss(self, model: Any, inputs: dict[str, torch.Tensor], return_outputs: bool = False, **_: Any) -> Any:
         logits = self._answer_logits(model, inputs).float()
-        target = inputs["target"]
-        if self.answer_tokens is not None:
-            target = torch.tensor([self.answer_tokens.index(int(t)) for t in target], device=logits.device)
-            logits = logits[:, self.answer_tokens]
-        loss = cross_entropy(logits, target)
+        loss = self.answers.loss(logits, inputs)
         if not torch.isfinite(loss):
             raise ModelError(
                 f"the loss is {loss.item()} at step {self.state.global_step + 1}; lower [train] learning_rate"
+                f" ({self.args.learning_rate:g}) or look at the data"
             )
         return (loss, {"logits": logits}) if return_outputs else loss
 
     def _answer_logits(self, model: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        """(answer tokens, vocabulary): a head that is a plain matrix is applied to the answer's positions only."""
+        """(answer tokens, vocabulary): the head sees the answer's positions only."""
+        where = inputs["row"], inputs["column"]
         if self._plain_head is None:
             self._plain_head = head_is_plain(model, inputs["tokens"][:1])
-        if not self._plain_head:
-            return model(input_ids=inputs["tokens"]).logits[inputs["row"], inputs["column"]]
-        hidden = hidden_states(model, input_ids=inputs["tokens"])
-        return causal_lm(model).get_output_embeddings()(hidden[inputs["row"], inputs["column"]])
+        if self._plain_head:
+            hidden = hidden_states(model, input_ids=inputs["tokens"])
+            return causal_lm(model).get_output_embeddings()(hidden[where])
+        with _last_layer_gives(causal_lm(model).base_model, where):
+            return causal_lm(model)(input_ids=inputs["tokens"], use_cache=False).logits[:, 0]
+
+
+@contextmanager
+def _last_layer_gives(body: torch.nn.Module, where: tuple[torch.Tensor, torch.Tensor]) -> Iterator[None]:
+    """Only some positions leave the last layer: what a model does after it (scaling, soft-capping) sees no others."""
+
+    def pick(_module: Any, _given: Any, output: Any) -> Any:
+        output.last_hidden_state = output.last_hidden_state[where][:, None]
+        return output
+
+    handle = body.register_forward_hook(pick)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+# checkpoints
+
+
+class Keeper(TrainerCallback):  # type: ignore[misc]
+    """Keeps the newest checkpoint of a run: before every evaluation, and at least every half minute."""
+
+    def __init__(self, trainer: Trainer, folder: RunFolder, keep_at: Callable[[int], bool]) -> None:
+        self._trainer, self._folder, self._keep_at = trainer, folder, keep_at
+        self._last = time.monotonic()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A checkpoint comes before what the other callbacks do at this step."""
+        if self._keep_at(state.global_step) or time.monotonic() - self._last >= KEEP_EVERY:
+            keep_checkpoint(self._trainer, self._folder)
+            self._last = time.monotonic()
+
+
+def keep_checkpoint(trainer: Trainer, folder: RunFolder) -> None:
+    """Written aside, synced, renamed; then the ones before it go."""
+    aside, step = folder.checkpoints / ".part", trainer.state.global_step
+    final = folder.checkpoints / str(step)
+    if final.is_dir():
+        return
+    with disk_errors(final):
+        shutil.rmtree(aside, ignore_errors=True)
+        try:
+            trainer._save_checkpoint(trainer.model, trial=None)
+            written = aside / f"checkpoint-{step}"
+            for name in ("README.md", "training_args.bin"):  # what the Trainer is given again anyway
+                (written / name).unlink(missing_ok=True)
+            for path in written.iterdir():
+                sync(path)
+            written.rename(final)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+    for path in checkpoints(folder):
+        if path != final:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def checkpoints(folder: RunFolder) -> list[Path]:
+    """The checkpoints of a run, oldest first; a folder has its name only when it is whole."""
+    if not folder.checkpoints.is_dir():
+        return []
+    return sorted((p for p in folder.checkpoints.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
+
+
+def last_checkpoint(folder: RunFolder) -> str | None:
+    """Where training goes on, if it was begun."""
+    found = checkpoints(folder)
+    return os.fspath(found[-1]) if found else None
+
+
+@contextmanager
+def _out_of_memory(recipe: Recipe, trainer: Trainer) -> Iterator[None]:
+    """Say what to lower."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        step = trainer.state.global_step + 1
+        raise ModelError(
+            f"out of memory in training at step {step} with [train] batch_size {recipe.batch_size}; halve it and double"
+            " accumulate (the same arithmetic), or set gradient_checkpointing = true"
+        ) from None
