@@ -69,7 +69,7 @@ def test_runs_and_studies_of_others_are_not_touched(tmp_path: Path, toy_suite: P
     tokenizer = tiny_tokenizer()
     callback = OODCallback(suite=toy_suite, in_domain="home", run="r", out=tmp_path / "s", steps=[6])
     their_trainer(tmp_path / "a", [callback], tokenizer).train()
-    with pytest.raises(StoreError, match="a run of this name is there"):
+    with pytest.raises(StoreError, match="a run of this name is done"):
         OODCallback(suite=toy_suite, in_domain="home", run="r", out=tmp_path / "s")
     claim_folder(tmp_path / "study", "study", "toy")
     with pytest.raises(StoreError, match="holds study 'study'"):

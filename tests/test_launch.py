@@ -92,10 +92,10 @@ def test_one_failed_run_is_recorded_and_the_rest_go_on(
 
     real = runner.fine_tune
 
-    def breaks_for_seed_0(model, tokenizer, shots, recipe, seed, callbacks):  # type: ignore[no-untyped-def]
-        if seed == 0:
+    def breaks_for_seed_0(model, tokenizer, shots, recipe, seeds, callbacks, **more):  # type: ignore[no-untyped-def]
+        if seeds.order == 0:
             raise RuntimeError("out of luck\nsecond line")
-        real(model, tokenizer, shots, recipe, seed, callbacks)
+        real(model, tokenizer, shots, recipe, seeds, callbacks, **more)
 
     monkeypatch.setattr(runner, "fine_tune", breaks_for_seed_0)
     outcome = run(load_study(toy_study), tmp_path / "out")

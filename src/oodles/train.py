@@ -51,10 +51,9 @@ def fine_tune(
     if not any(p.requires_grad for p in model.parameters()):
         raise ModelError("nothing to train: no parameter of the model requires a gradient; check [lora] targets")
     candidates = encode_shots(tokenizer, shots, recipe, context_limit(causal_lm(model).config))
-    aside = folder.checkpoints / ".part" if folder else Path(tempfile.gettempdir())  # nothing is written there
     trainer = AnswerTrainer(
         model=model,
-        args=_arguments(recipe, seeds, aside),
+        args=_arguments(recipe, seeds),
         train_dataset=candidates.examples,
         data_collator=candidates.collate,
         callbacks=list(callbacks),
@@ -67,9 +66,9 @@ def fine_tune(
         trainer.train(resume_from_checkpoint=last_checkpoint(folder) if folder else None)
 
 
-def _arguments(recipe: Recipe, seeds: Seeds, aside: Path) -> TrainingArguments:
+def _arguments(recipe: Recipe, seeds: Seeds) -> TrainingArguments:
     return TrainingArguments(
-        output_dir=str(aside),
+        output_dir=tempfile.gettempdir(),  # nothing is written there
         num_train_epochs=recipe.epochs,
         max_steps=recipe.steps or -1,
         per_device_train_batch_size=recipe.batch_size,
@@ -161,7 +160,11 @@ class AnswerTrainer(Trainer):  # type: ignore[misc]
 
     loss_is_scaled_for_ga = False  # a per-batch mean
     answers: Candidates
+    aside = Path(tempfile.gettempdir())  # where a checkpoint is written
     _plain_head: bool | None = None
+
+    def _get_output_dir(self, trial: Any = None) -> str:
+        return str(self.aside)
 
     def compute_loss(self, model: Any, inputs: dict[str, torch.Tensor], return_outputs: bool = False, **_: Any) -> Any:
         logits = self._answer_logits(model, inputs).float()
@@ -206,7 +209,7 @@ def _last_layer_gives(body: torch.nn.Module, where: tuple[torch.Tensor, torch.Te
 class Keeper(TrainerCallback):  # type: ignore[misc]
     """Keeps the newest checkpoint of a run: before every evaluation, and at least every half minute."""
 
-    def __init__(self, trainer: Trainer, folder: RunFolder, keep_at: Callable[[int], bool]) -> None:
+    def __init__(self, trainer: AnswerTrainer, folder: RunFolder, keep_at: Callable[[int], bool]) -> None:
         self._trainer, self._folder, self._keep_at = trainer, folder, keep_at
         self._last = time.monotonic()
 
@@ -217,9 +220,10 @@ class Keeper(TrainerCallback):  # type: ignore[misc]
             self._last = time.monotonic()
 
 
-def keep_checkpoint(trainer: Trainer, folder: RunFolder) -> None:
+def keep_checkpoint(trainer: AnswerTrainer, folder: RunFolder) -> None:
     """Written aside, synced, renamed; then the ones before it go."""
-    aside, step = folder.checkpoints / ".part", trainer.state.global_step
+    trainer.aside = aside = folder.checkpoints / ".part"
+    step = trainer.state.global_step
     final = folder.checkpoints / str(step)
     if final.is_dir():
         return
