@@ -15,8 +15,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-import oodles.callback
 from conftest import missing, oodles
+from oodles import callback
 from oodles.budget import Budget, budget_of, describe_budget, in_units, rows, total
 from oodles.config import load_study
 from oodles.footprint import Shapes, draw_footprint, scoring_bytes, training_bytes
@@ -39,13 +39,13 @@ MORE = ["grid.shots=[8, 12]", "train.epochs=3", "eval.shots=true", "lora.rank=4"
 def scored(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Tokens of every set that is really scored, as it happens."""
     seen: list[int] = []
-    real = oodles.callback.predict
+    real = callback.predict
 
     def watched(model: Any, plan: Any, prompts: Any) -> Any:
         seen.append(plan.tokens)
         return real(model, plan, prompts)
 
-    monkeypatch.setattr(oodles.callback, "predict", watched)
+    monkeypatch.setattr(callback, "predict", watched)
     return seen
 
 
@@ -125,10 +125,13 @@ def step(model: Any, checkpointing: bool) -> None:
     if checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     model.train()
-    tokens, where = torch.randint(3, 900, (8, 40)), torch.arange(8)
-    logits = causal_lm(model).get_output_embeddings()(hidden_states(model, input_ids=tokens)[where, where]).float()
-    torch.nn.functional.cross_entropy(logits, where).backward()
+    loss_of(model, torch.randint(3, 900, (8, 40)), torch.arange(8)).backward()
     model.zero_grad()
+
+
+def loss_of(model: Any, tokens: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+    logits = causal_lm(model).get_output_embeddings()(hidden_states(model, input_ids=tokens)[where, where])
+    return torch.nn.functional.cross_entropy(logits.float(), where)
 
 
 FAMILIES = sorted(set(ARCHITECTURES) - {"gpt2"})  # which has dropout in its attention: not fused on a CPU
@@ -287,7 +290,7 @@ def counts(budget: Budget) -> list[tuple[int, ...]]:
 
 def _prompts(study: Path) -> list[Any]:
     spec = (grid := expand(load_study(study))).jobs[0].spec
-    sets = oodles.callback.render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation)
+    sets = callback.render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation)
     return [prompt for one in sets for prompt in one.prompts.prompts]
 
 

@@ -123,12 +123,17 @@ def training_bytes(footprint: Footprint, shots: Candidates, rows: int, width: in
     """The most that tensors hold in a training step of so many sequences: activations, gradients, logits."""
     model = footprint.model.train()
     with _fused_attention(), Shapes(model) as live:
-        where, gold = _indices(reads), _indices(rows // shots.each)
-        hidden = hidden_states(model, input_ids=_indices(rows, width))
-        logits = causal_lm(model).get_output_embeddings()(hidden[where, where]).float()
-        shots.loss(logits, {"tokens": hidden, "row": where, "target": where, "gold": gold}).backward()
+        _loss(model, shots, rows, width, reads).backward()
     model.zero_grad()
     return int(live.peak)
+
+
+def _loss(model: Any, shots: Candidates, rows: int, width: int, reads: int) -> torch.Tensor:
+    """As AnswerTrainer takes it; nothing but the graph outlives it."""
+    tokens, where, gold = _indices(rows, width), _indices(reads), _indices(rows // shots.each)
+    hidden = hidden_states(model, input_ids=tokens)
+    logits = causal_lm(model).get_output_embeddings()(hidden[where, where]).float()
+    return shots.loss(logits, {"tokens": tokens, "row": where, "target": where, "gold": gold})
 
 
 def scoring_bytes(footprint: Footprint, rows: int, width: int) -> int:
