@@ -435,6 +435,9 @@ def run(
         int, typer.Option("--workers", min=1, help="Processes that share the runs; cores and GPUs are handed out.")
     ] = 1,
     retry: Annotated[bool, typer.Option("--retry-failed", help="Try runs again that failed before.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read all records of finished runs too, and make damaged ones anew.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -472,6 +475,7 @@ def run(
         shots=shots or [],
         workers=workers,
         retry=retry,
+        verify=verify,
         allow=allow or [],
     )
 

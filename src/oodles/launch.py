@@ -14,7 +14,7 @@ from oodles.progress import Progress
 from oodles.records import Study
 from oodles.stopping import stop_on_signals
 from oodles.store import RunFolder, check_folder, check_members, check_same_run, claim_folder, plan_runs, write_json
-from oodles.worker import Outcome, run_missing, work_of
+from oodles.worker import How, Outcome, run_missing, work_of
 
 
 def run(
@@ -25,6 +25,7 @@ def run(
     shots: Sequence[int] = (),
     workers: int = 1,
     retry: bool = False,
+    verify: bool = False,
     allow: Sequence[str] = (),
 ) -> Outcome:
     """Run what is missing of a study; finished runs are skipped, one failure does not stop the rest.
@@ -36,18 +37,20 @@ def run(
     only, shots : only these runs: names of runs or models, with * and ?; sizes.
     workers : processes that share the runs, each with its part of the cores, and a GPU of its own where there are some.
     retry : try failed runs again.
+    verify : read all records of done runs, and make damaged ones anew.
     allow : codes of audit errors that shall not stop the study, beside those the study itself allows.
     """
     study = study if isinstance(study, Study) else load_study(study)
     grid = select(expand(study), only, shots)
     root = Path(out if out is not None else study.out)
     begin(grid, root, allow)
+    how = How(retry, verify)
     if workers > 1:
         from oodles.pool import run_in_workers
 
-        return run_in_workers(grid, root, workers, retry)
+        return run_in_workers(grid, root, workers, how)
     with Progress(work_of(grid, root), study.name) as progress, stop_on_signals() as stop:
-        return run_missing(grid, root, retry, _listener(progress), stop)
+        return run_missing(grid, root, how, _listener(progress), stop)
 
 
 def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:

@@ -17,7 +17,7 @@ from oodles.grid import Grid, expand, select
 from oodles.progress import Progress
 from oodles.records import Study
 from oodles.stopping import stop_on_signals
-from oodles.worker import Outcome, run_missing, work_of
+from oodles.worker import How, Outcome, run_missing, work_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def visible_devices() -> tuple[str, ...]:
     return tuple(map(str, range(torch.cuda.device_count())))
 
 
-def run_in_workers(grid: Grid, root: Path, workers: int, retry: bool) -> Outcome:
+def run_in_workers(grid: Grid, root: Path, workers: int, how: How) -> Outcome:
     """All that is missing, by several processes; they find their work by its locks, as strangers would."""
     context = multiprocessing.get_context("spawn")
     messages: Any = context.Queue()
@@ -61,7 +61,7 @@ def run_in_workers(grid: Grid, root: Path, workers: int, retry: bool) -> Outcome
     pool = []
     for share in shares(min(workers, len(grid.jobs)), len(os.sched_getaffinity(0)), visible_devices()):
         with _environment(share.environment):
-            worker = context.Process(target=_work, args=(grid.study, names, root, retry, messages))
+            worker = context.Process(target=_work, args=(grid.study, names, root, how, messages))
             worker.start()
             pool.append(worker)
     outcomes: list[Outcome] = []
@@ -117,12 +117,12 @@ def _together(outcomes: Sequence[Outcome], root: Path, stopped: int) -> Outcome:
     )
 
 
-def _work(study: Study, names: Sequence[str], root: Path, retry: bool, messages: Any) -> None:
+def _work(study: Study, names: Sequence[str], root: Path, how: How, messages: Any) -> None:
     """One worker: a process of its own, which knows its cores and device from the environment."""
     try:
         with stop_on_signals() as stop:
             grid = select(expand(study), names)
-            messages.put(run_missing(grid, root, retry, messages.put, stop))
+            messages.put(run_missing(grid, root, how, messages.put, stop))
     except OodlesError as error:
         messages.put(error)
     except KeyboardInterrupt:

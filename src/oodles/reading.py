@@ -259,7 +259,7 @@ def read_members(path: Path, test_set: str, prompts: str) -> Members:
 def _record(folder: RunFolder, line: Mapping[str, Any], notes: _Notes) -> pd.DataFrame | None:
     """The records of an evaluation; None, and a note, if they are damaged."""
     try:
-        return _frame(records_file(folder, line), "run the study again to make them anew")
+        return _frame(records_file(folder, line), "oodles run --verify makes them anew")
     except StoreError as error:
         notes.add(f"{error}; lost: the records of step {line['step']}, test set '{line['test_set']}'")
         return None

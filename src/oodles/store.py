@@ -441,6 +441,12 @@ def _crc(line: Mapping[str, Any]) -> int:
     return zlib.crc32(json.dumps(line, ensure_ascii=False, sort_keys=True).encode())
 
 
+def is_damaged(folder: RunFolder) -> bool:
+    """Whether a line or a record of a run is not as it was written; reads them all."""
+    found = scan_scores(folder)
+    return bool(found.lost) or not all(_records_are_whole(folder, line) for line in found.lines)
+
+
 def mend_scores(folder: RunFolder) -> list[str]:
     """Before a run goes on: drop lines that are torn or damaged, or whose records are; say which.
 

@@ -14,7 +14,7 @@ from oodles.errors import OodlesError, StoreError
 from oodles.grid import Grid, Job, schedule_of
 from oodles.locks import release, take
 from oodles.stopping import Stop, Stopped
-from oodles.store import RunFolder, log_line, mend_scores, read_json, read_scores, write_json
+from oodles.store import RunFolder, is_damaged, log_line, mend_scores, read_json, read_scores, write_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,14 @@ class Outcome:
     failed_before: tuple[tuple[str, str], ...] = ()  # not tried again
     held: tuple[tuple[str, str], ...] = ()  # name, and who is at it
     stopped: int = 0  # the signal that ended it before its time
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """What is done about runs that are settled."""
+
+    retry: bool = False  # try failed ones again
+    verify: bool = False  # read all records of done ones, and make damaged ones anew
 
 
 @dataclass(slots=True)
@@ -52,7 +60,7 @@ class _Tally:
         )
 
 
-def run_missing(grid: Grid, root: Path, retry: bool, listen: Callable[..., None], stop: Stop) -> Outcome:
+def run_missing(grid: Grid, root: Path, how: How, listen: Callable[..., None], stop: Stop) -> Outcome:
     """Go through the runs; each is made by whoever holds its lock."""
     from oodles.callback import Heard
 
@@ -61,14 +69,14 @@ def run_missing(grid: Grid, root: Path, retry: bool, listen: Callable[..., None]
     try:
         for job, folder in zip(grid.jobs, folders, strict=True):
             stop.obey()
-            if _settled(job, grid, folder, retry, tally):
+            if _settled(job, grid, folder, how, tally):
                 continue
             holder = take(folder.lock)
             if holder is not None:
                 tally.held.append((folder.name, str(holder)))
                 continue
             try:
-                if _settled(job, grid, folder, retry, tally):  # somebody finished it in the meantime
+                if _settled(job, grid, folder, how, tally):  # somebody finished it in the meantime
                     continue
                 reason = _try(job, grid, folder, listen, folders, stop)
             finally:
@@ -83,13 +91,13 @@ def run_missing(grid: Grid, root: Path, retry: bool, listen: Callable[..., None]
     return tally.outcome(root)
 
 
-def _settled(job: Job, grid: Grid, folder: RunFolder, retry: bool, tally: _Tally) -> bool:
+def _settled(job: Job, grid: Grid, folder: RunFolder, how: How, tally: _Tally) -> bool:
     """Whether there is nothing to do for a run; if so, it is counted."""
     status = folder.status
-    if status == "done" and not lacking(job, grid, folder):
+    if status == "done" and not lacking(job, grid, folder) and not (how.verify and is_damaged(folder)):
         tally.skipped.append(folder.name)
         return True
-    if status == "failed" and not retry:
+    if status == "failed" and not how.retry:
         tally.failed_before.append((folder.name, str(read_json(folder.failed).get("reason"))))
         return True
     return False
