@@ -3,10 +3,10 @@
     python tests/faults.py STUDY OUT --faults 200 --seed 0
 
 The study is run once undisturbed, then again under one fault after the other until it is done; when it is, it begins
-anew in another folder. After every fault: what was committed is still there, once, and unaltered (but for what the fault
-itself damaged). At the end of each study: every run is done, and table and records are those of the undisturbed one. The
-parent loads torch once and forks. The disk is a tmpfs in a mount namespace of its own, filled up for real; EIO and clocks
-come from faults.c through LD_PRELOAD.
+anew in another folder. After every fault: what was committed is still there, once, and unaltered (but for what the
+fault itself damaged). At the end of each study: every run is done, and table and records are those of the undisturbed
+one. The parent loads torch once and forks. The disk is a tmpfs in a mount namespace of its own, filled up for real;
+EIO and clocks come from faults.c through LD_PRELOAD.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def test_damaged_records_are_evaluated_again(tmp_path: Path) -> None:
 def test_a_damaged_record_names_itself(tmp_path: Path) -> None:
     folder = folder_with_scores(tmp_path)
     folder.records(4, "away").write_bytes(b"PAR1")
-    with pytest.warns(DamageWarning, match=r"4/away\.parquet: cannot be read.*lost: the records of step 4"):
+    with pytest.warns(DamageWarning, match=r"4/away\.parquet: damaged or missing.*lost: the records of step 4"):
         records = read_records(tmp_path)
     assert set(zip(records.step, records.test_set, strict=True)) == {(0, "home"), (0, "away"), (4, "home")}
 

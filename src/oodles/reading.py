@@ -17,7 +17,16 @@ from oodles.errors import StoreError, nearest
 from oodles.metrics import metrics
 from oodles.records import Predictions, Role, role_of
 from oodles.slices import Members, Slice, is_slice, resolve_slice
-from oodles.store import RunFolder, Scores, members_file, read_json, records_file, run_folders, scan_scores
+from oodles.store import (
+    RunFolder,
+    Scores,
+    members_file,
+    read_json,
+    records_are_whole,
+    records_file,
+    run_folders,
+    scan_scores,
+)
 
 if TYPE_CHECKING:  # slow to load, and most commands only look at the folder
     import pandas as pd
@@ -259,7 +268,10 @@ def read_members(path: Path, test_set: str, prompts: str) -> Members:
 def _record(folder: RunFolder, line: Mapping[str, Any], notes: _Notes) -> pd.DataFrame | None:
     """The records of an evaluation; None, and a note, if they are damaged."""
     try:
-        return _frame(records_file(folder, line), "oodles run --verify makes them anew")
+        path = records_file(folder, line)
+        if not records_are_whole(folder, line):
+            raise StoreError(f"{path}: damaged or missing; `oodles run --verify` makes it anew")
+        return _frame(path, "`oodles run --verify` makes it anew")
     except StoreError as error:
         notes.add(f"{error}; lost: the records of step {line['step']}, test set '{line['test_set']}'")
         return None

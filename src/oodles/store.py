@@ -27,6 +27,7 @@ from oodles.records import SHOTS, Draw, Predictions, PromptSet, Role, RunSpec, d
 from oodles.slices import Members, is_slice
 
 STORE_SCHEMA = 1
+CRC = b', "crc": '  # stands last in a line
 Status = Literal["done", "failed", "started", "missing"]
 
 
@@ -238,7 +239,7 @@ def drop_scores(folder: RunFolder, after: int) -> None:
     lines = read_scores(folder)
     kept = [line for line in lines if line["step"] <= after]
     if len(kept) < len(lines):
-        write_text(folder.scores, "".join(_written(line) for line in kept))
+        write_text(folder.scores, "".join(written(line) for line in kept))
 
 
 def copy_score(donor: RunFolder, folder: RunFolder, line: Mapping[str, Any], role: Role) -> None:
@@ -344,7 +345,7 @@ def _append(path: Path, line: Mapping[str, Any]) -> None:
     with disk_errors(path), path.open("ab") as handle:
         size = handle.tell()
         try:
-            handle.write(_written(line).encode())
+            handle.write(written(line).encode())
             handle.flush()
             os.fsync(handle.fileno())
         except OSError:
@@ -352,9 +353,10 @@ def _append(path: Path, line: Mapping[str, Any]) -> None:
             raise
 
 
-def _written(line: Mapping[str, Any]) -> str:
+def written(line: Mapping[str, Any]) -> str:
     """A line with its own checksum: a flipped bit is seen."""
-    return json.dumps({**line, "crc": _crc(line)}, ensure_ascii=False) + "\n"
+    body = json.dumps(line, ensure_ascii=False).removesuffix("}")
+    return f"{body}{CRC.decode()}{zlib.crc32(body.encode())}}}\n"
 
 
 def sync(path: Path) -> None:
@@ -427,24 +429,23 @@ def read_scores(folder: RunFolder) -> list[dict[str, Any]]:
 
 def _checked(text: bytes) -> dict[str, Any] | None:
     """A line as it was written; None if a bit of it is not."""
+    body, mark, told = text.rpartition(CRC)
+    if mark and told != b"%d}" % zlib.crc32(body):
+        return None
     try:
         line = json.loads(text)
     except ValueError:
         return None
-    if not isinstance(line, dict) or not {"step", "test_set", "prompts", "metrics"} <= set(line):
+    if not isinstance(line, dict) or not line.keys() >= {"step", "test_set", "prompts", "metrics"}:
         return None
-    told = line.pop("crc", None)
-    return line if told is None or told == _crc(line) else None
-
-
-def _crc(line: Mapping[str, Any]) -> int:
-    return zlib.crc32(json.dumps(line, ensure_ascii=False, sort_keys=True).encode())
+    line.pop("crc", None)
+    return line
 
 
 def is_damaged(folder: RunFolder) -> bool:
     """Whether a line or a record of a run is not as it was written; reads them all."""
     found = scan_scores(folder)
-    return bool(found.lost) or not all(_records_are_whole(folder, line) for line in found.lines)
+    return bool(found.lost) or not all(records_are_whole(folder, line) for line in found.lines)
 
 
 def mend_scores(folder: RunFolder) -> list[str]:
@@ -453,18 +454,19 @@ def mend_scores(folder: RunFolder) -> list[str]:
     What is dropped is evaluated again, so nothing wrong stays and nothing is counted twice.
     """
     found = scan_scores(folder)
-    kept = [line for line in found.lines if _records_are_whole(folder, line)]
+    kept = [line for line in found.lines if records_are_whole(folder, line)]
     gone = [line for line in found.lines if line not in kept]
     lost = found.lost + [
         f"{records_file(folder, line)}: damaged; step {line['step']}, test set '{line['test_set']}' is evaluated again"
         for line in gone
     ]
     if lost:
-        write_text(folder.scores, "".join(_written(line) for line in kept))
+        write_text(folder.scores, "".join(written(line) for line in kept))
     return lost
 
 
-def _records_are_whole(folder: RunFolder, line: Mapping[str, Any]) -> bool:
+def records_are_whole(folder: RunFolder, line: Mapping[str, Any]) -> bool:
+    """Whether the records of a line are there as they were written."""
     try:
         data = records_file(folder, line).read_bytes()
     except OSError:
