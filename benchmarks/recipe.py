@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 MODEL = "smollm2-135m-q4"
-RATES, EPOCHS, SHOTS, SEEDS = (3e-4, 1e-3, 3e-3), (5, 10, 20), (32,), (0, 1)
+RATES, EPOCHS, SHOTS, SEEDS = (3e-4, 1e-3, 3e-3), (10, 20), (32,), (0, 1)
 HELD_OUT = ("daily", "news", "overlap")  # of mini
 LIMIT = 100
 

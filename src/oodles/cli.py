@@ -438,7 +438,9 @@ def run(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read all records of finished runs too, and make damaged ones anew.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be run, and what it would cost.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run what is missing of a study. The same command goes on after an interruption; finished runs are skipped.
@@ -448,24 +450,10 @@ def run(
 
     Exits with 1 if a run failed (the others are run all the same), with 2 for bad input.
     """
-    from oodles.describe import describe_status
-    from oodles.grid import expand
-    from oodles.store import check_folder
-
     loaded = _load_study(study, override or [], data)
     root = out or Path(loaded.out)
     if dry_run:
-        grid = expand(loaded)
-        check_folder(root, loaded.name, grid.suite.name)
-        rows = describe_status(root, grid)
-        if as_json:
-            _print_json(rows)
-        else:
-            _print_table(
-                "",
-                ["run", "status", "would"],
-                [[r["run"], r["status"], "skip" if r["status"] == "done" else "run"] for r in rows],
-            )
+        _dry_run(loaded, root, only or [], shots or [], as_json)
         return
     _run(
         loaded,
@@ -478,6 +466,32 @@ def run(
         verify=verify,
         allow=allow or [],
     )
+
+
+def _dry_run(study: Any, root: Path, only: list[str], shots: list[int], as_json: bool) -> None:
+    """Counts and estimates; writes nothing to the study's folder."""
+    from oodles.describe import describe_status
+    from oodles.grid import expand, select
+    from oodles.models import require_training
+    from oodles.store import check_folder
+
+    grid = select(expand(study), only, shots)
+    check_folder(root, study.name, grid.suite.name)
+    status = {row["run"]: row["status"] for row in describe_status(root, grid)}
+    require_training("oodles run --dry-run")
+    from oodles.budget import basis_lines, budget_of, describe_budget, sum_lines, table_of_counts, table_of_estimates
+
+    with _waiting() as say:
+        budget = budget_of(grid, [run for run, state in status.items() if state == "done"], say)
+    if as_json:
+        _print_json({"study": study.name, "out": str(root), **describe_budget(budget, status)})
+        return
+    _print_table("per run, counted", *table_of_counts(budget))
+    _print_table("\nper run, estimated", *table_of_estimates(budget))
+    print("\n" + "\n".join([*sum_lines(budget, status), *basis_lines(budget)]))
+    if (root / "study.json").is_file():
+        would = [[run, state, "skip" if state == "done" else "run"] for run, state in status.items()]
+        _print_table(f"\n{root}", ["run", "status", "would"], would)
 
 
 def _run(study: Any, root: Path, *, as_json: bool, quiet: bool = False, **options: Any) -> None:
