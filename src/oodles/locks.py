@@ -24,7 +24,7 @@ from oodles.errors import StoreError
 from oodles.store import disk_errors, write_text
 
 State = Literal["alive", "gone", "elsewhere"]
-PATIENCE = 0.05  # seconds between two looks at a lock that is held for moments only
+PATIENCE, LOOKS = 0.05, 1200  # seconds between two looks at a lock that is held for moments only, and how many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +145,13 @@ def held_briefly(path: Path) -> Iterator[None]:
     """Wait for a lock that everybody holds for moments only."""
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    while take(path) is not None:
+    for _ in range(LOOKS):
+        holder = take(path)
+        if holder is None:
+            break
         time.sleep(PATIENCE)
+    else:
+        raise StoreError(f"{path}: {holder} holds it, though it is held for moments only; remove the file if it is gone")
     try:
         yield
     finally:
