@@ -151,7 +151,7 @@ def held_briefly(path: Path) -> Iterator[None]:
             break
         time.sleep(PATIENCE)
     else:
-        raise StoreError(f"{path}: {holder} holds it, though it is held for moments only; remove the file if it is gone")
+        raise StoreError(f"{path}: {holder} holds it for more than a moment; remove the file if that is gone")
     try:
         yield
     finally:
