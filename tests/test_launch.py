@@ -218,7 +218,7 @@ def test_a_full_disk_stops_the_study_with_one_line(toy_study: Path, tmp_path: Pa
 
 def test_the_command_line_reports_the_outcome(toy_study: Path, tmp_path: Path) -> None:
     dry = oodles("run", toy_study, "--out", tmp_path / "out", "--dry-run", "--json")
-    assert [r["status"] for r in json.loads(dry.stdout)] == ["missing", "missing"]
+    assert [r["status"] for r in json.loads(dry.stdout)["runs"]] == ["missing", "missing"]
     done = oodles("run", toy_study, "--out", tmp_path / "out", "--json")
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["done"]) == 2

@@ -209,6 +209,12 @@ def test_the_last_step_is_scored_before_the_best_is_loaded(tiny_model: Path, toy
     pd.testing.assert_frame_equal(found.reset_index(drop=True), expected.reset_index(drop=True), check_exact=True)
 
 
+def test_a_run_may_begin_in_the_same_moment_as_another(toy_suite: Path, tmp_path: Path) -> None:
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / ".study.json.77.part").touch()  # the other one is about to claim the folder
+    callback(toy_suite, tmp_path / "study")
+
+
 class Killed(Exception):  # noqa: N818
     pass
 

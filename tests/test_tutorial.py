@@ -91,6 +91,7 @@ def test_the_scripts_and_commands_lead_to_a_report(
     run_commands(train.text, tmp_path, monkeypatch)
     printed = run_commands(look.text, tmp_path, monkeypatch)
     assert len(re.findall(r"mine_\d +done +32 +56", printed)) == 5
+    assert (tmp_path / "results" / "results.json").is_file()
     assert (tmp_path / "runs" / "mine" / "report.html").stat().st_size > 10_000
     (tmp_path / "analyse.py").write_text(analyse.text)
     run_commands("python analyse.py", tmp_path, monkeypatch)
