@@ -31,6 +31,7 @@ bench: setup-dev build/oracles       ## benchmarks, into benchmarks/results.json
 	OMP_NUM_THREADS=1 PYTHONPATH=build/oracles $(BIN)/python -m benchmarks --only statistics
 	PYTHONPATH=build/oracles $(BIN)/python -m benchmarks --only scoring $(BENCH_ARGS)
 	$(BIN)/python -m benchmarks --only training
+	$(BIN)/python -m benchmarks --only grid
 
 lint: setup-dev        ## ruff and mypy
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import platform
 import sys
@@ -17,7 +18,7 @@ RESULTS = ROOT / "results.json"
 PAGE = ROOT.parent / "docs" / "performance.md"
 FIGURE = ROOT.parent / "docs" / "scoring.png"
 MARK = "<!-- table made by `make bench` -->"
-BENCHMARKS = ("statistics", "scoring", "training")
+BENCHMARKS = ("statistics", "scoring", "training", "grid")
 
 
 def main() -> int:
@@ -33,7 +34,9 @@ def main() -> int:
         if "scoring" in wanted:
             bench_scoring(chosen.quick, chosen.whole)
         if "training" in wanted and not chosen.quick:
-            bench_training()
+            bench_prose("training")
+        if "grid" in wanted and not chosen.quick:
+            bench_prose("grid")
     except OodlesError as error:  # e.g. the test sets are not here
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2
@@ -67,15 +70,15 @@ def bench_scoring(quick: bool, whole: bool) -> None:
     print(f"wrote {RESULTS}, {PAGE} and {FIGURE}")
 
 
-def bench_training() -> None:
-    from benchmarks import training  # needs torch
-
-    found = training.measure(lambda line: print(line, flush=True))
-    save(RESULTS, {**read_results(), "training": found})
-    begin, end = "<!-- training, by `make bench` -->", "<!-- end of training -->"
+def bench_prose(name: str) -> None:
+    """A benchmark whose figures stand between marks of the page."""
+    module = importlib.import_module(f"benchmarks.{name}")
+    found = module.measure(lambda line: print(line, flush=True))
+    save(RESULTS, {**read_results(), name: found})
+    begin, end = f"<!-- {name}, by `make bench` -->", f"<!-- end of {name} -->"
     before, rest = PAGE.read_text().split(begin, 1)
-    PAGE.write_text(f"{before}{begin}\n\n{training.markdown(found)}\n{end}{rest.split(end, 1)[1]}")
-    print(training.markdown(found))
+    PAGE.write_text(f"{before}{begin}\n\n{module.markdown(found)}\n{end}{rest.split(end, 1)[1]}")
+    print(module.markdown(found))
 
 
 def read_results() -> dict[str, Any]:

@@ -12,7 +12,8 @@ from transformers import Trainer, TrainingArguments
 from oodles.callback import OODCallback
 from oodles.errors import ConfigError, ModelError, StoreError
 from oodles.fetch import tiny_tokenizer
-from oodles.store import claim_folder, read_records, read_runs, run_folders
+from oodles.reading import read_records, read_runs
+from oodles.store import claim_folder, run_folders
 from test_scoring import tiny
 
 

@@ -15,7 +15,8 @@ import pandas as pd
 import pytest
 
 from conftest import missing, oodles
-from oodles.store import read_records, read_runs, run_folders
+from oodles.reading import read_records, read_runs
+from oodles.store import run_folders
 
 OODLES = [sys.executable, "-c", "from oodles.cli import main; main()"]
 

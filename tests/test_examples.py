@@ -25,9 +25,9 @@ from oodles.cli import app
 from oodles.errors import ModelError
 from oodles.models import load_tokenizer, resolve_model
 from oodles.patterns import render
+from oodles.reading import read_records, read_runs
 from oodles.records import Pattern, Suite
 from oodles.sources import load_examples
-from oodles.store import read_records, read_runs
 from oodles.suite import load_suite
 from oodles.tokens import encode
 

@@ -8,7 +8,8 @@ import pytest
 
 from conftest import oodles
 from oodles.fetch import tiny_tokenizer
-from oodles.store import read_json, read_runs, run_folders
+from oodles.reading import read_runs
+from oodles.store import read_json, run_folders
 from test_scoring import ARCHITECTURES, tiny
 
 FAMILIES = {

@@ -18,7 +18,8 @@ from oodles.config import load_study
 from oodles.errors import ConfigError, ModelError, StoreError
 from oodles.grid import expand, schedule_of
 from oodles.launch import run
-from oodles.store import RunFolder, read_json, read_records, read_runs, read_scores, run_folders
+from oodles.reading import read_records, read_runs
+from oodles.store import RunFolder, read_json, read_scores, run_folders
 
 
 def test_a_study_gives_complete_run_folders(toy_study: Path, tmp_path: Path) -> None:
@@ -107,7 +108,10 @@ def test_one_failed_run_is_recorded_and_the_rest_go_on(
     monkeypatch.undo()
     shown = json.loads(oodles("status", tmp_path / "out", "--json").stdout)
     assert [(r["status"], r["reason"]) for r in shown] == [("failed", "RuntimeError: out of luck"), ("done", "")]
-    assert run(load_study(toy_study), tmp_path / "out").done == (folder.name,)  # tried again, and done
+    again = run(load_study(toy_study), tmp_path / "out")
+    assert again.done == ()
+    assert again.failed_before == ((folder.name, "RuntimeError: out of luck"),)  # told, not hidden
+    assert run(load_study(toy_study), tmp_path / "out", retry=True).done == (folder.name,)
     assert folder.status == "done"
 
 

@@ -19,8 +19,9 @@ from conftest import STUDY, oodles
 from oodles.config import load_study
 from oodles.launch import run
 from oodles.models import attach_lora
+from oodles.reading import read_records, read_runs
 from oodles.records import Lora, Recipe, Seeds
-from oodles.store import RunFolder, read_json, read_records, read_runs, read_scores, run_folders
+from oodles.store import RunFolder, read_json, read_scores, run_folders
 from oodles.train import checkpoints, fine_tune, last_checkpoint
 from test_scoring import tiny
 from test_train import planted

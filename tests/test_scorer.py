@@ -17,8 +17,9 @@ import pytest
 
 from conftest import oodles
 from oodles.errors import ModelError
+from oodles.reading import read_records, read_runs
 from oodles.scorer import find_checkpoints
-from oodles.store import RunFolder, read_records, read_runs, read_scores
+from oodles.store import RunFolder, read_scores
 
 TINY = "tiny-llama-untrained"
 

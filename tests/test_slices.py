@@ -9,9 +9,9 @@ import pytest
 from conftest import oodles
 from oodles.errors import ConfigError
 from oodles.patterns import render
+from oodles.reading import read_records, read_runs
 from oodles.records import Example, Pattern
 from oodles.slices import members_of, resolve_slice, sharing, slice_names
-from oodles.store import read_records, read_runs
 
 COLUMNS = {
     "label": ["yes", "no", "yes", "no"],

@@ -19,8 +19,8 @@ _HOME = {
     "load_suite": "suite",
     "load_study": "config",
     "run": "launch",
-    "read_runs": "store",
-    "read_records": "store",
+    "read_runs": "reading",
+    "read_records": "reading",
     "score": "scoring",
     "partial_correlations": "correlate",
     "plot_correlations": "figures",
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from oodles.correlate import partial_correlations
     from oodles.figures import plot_correlations
     from oodles.launch import run
+    from oodles.reading import read_records, read_runs
     from oodles.report import write_report
     from oodles.scoring import score
-    from oodles.store import read_records, read_runs
     from oodles.suite import load_suite
     from oodles.tables import latex_table
 

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,21 @@ from oodles.config import build
 from oodles.environment import environment
 from oodles.errors import ConfigError, MissingExtraError, ModelError, StoreError, nearest
 from oodles.grid import check_slices
+from oodles.locks import held_briefly
 from oodles.patterns import render
 from oodles.progress import duration
-from oodles.records import SHOTS, Evaluation, Example, Pattern, PromptSet, Suite, describe_text, role_of
+from oodles.records import (
+    SHOTS,
+    Evaluation,
+    Example,
+    Pattern,
+    PromptSet,
+    RunSpec,
+    Suite,
+    content_hash,
+    describe_text,
+    role_of,
+)
 from oodles.schedule import schedule
 from oodles.scoring import Plan, predict, prepare
 from oodles.slices import Members, members_of
@@ -97,6 +109,21 @@ def render_sets(
         prompts = render(pattern, shots, SHOTS)
         sets.append(Rendered(prompts=prompts, members=members_of(prompts, shots, pattern.name)))
     return tuple(sets)
+
+
+_HASHES: dict[str, dict[str, str]] = {}
+
+
+def rendered_hashes(suite: Suite, spec: RunSpec, shots: Sequence[Example]) -> dict[str, str]:
+    """The hash of every set that a run evaluates, by name; sets are rendered once for all runs of a grid."""
+    identity = [suite.name, suite.folder, suite.data, spec.pattern.identity, spec.train_set, asdict(spec.evaluation)]
+    key = content_hash(identity)
+    if key not in _HASHES:
+        sets = render_sets(suite, spec.pattern, spec.train_set, spec.evaluation)
+        _HASHES[key] = {r.prompts.name: r.prompts.hash for r in sets}
+    if not spec.evaluation.shots:
+        return _HASHES[key]
+    return {**_HASHES[key], SHOTS: render(spec.pattern, shots, SHOTS).hash}
 
 
 class OODCallback(TrainerCallback):  # type: ignore[misc]
@@ -188,7 +215,8 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
                 f"{folder.path}: an unfinished run of this name is there, but training begins at step 0; resume it"
                 " (resume_from_checkpoint=True), choose another run name or remove it"
             )
-        claim_folder(out, CALLBACKS, self._suite.name)
+        with held_briefly(out / ".study.lock"):
+            claim_folder(out, CALLBACKS, self._suite.name)
         spec = {
             "schema": STORE_SCHEMA,
             "run_id": None,  # somebody else's training: what decided it is not known here
@@ -216,7 +244,8 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         if state.is_world_process_zero:  # in a job of several processes all score, one writes
             if self._out is not None:
                 self._begin(self._out, state.global_step)
-            keep_members(self._folder, self._members, self._evaluation.test_sets)
+            with held_briefly(self._folder.root / ".study.lock"):
+                keep_members(self._folder, self._members, self._evaluation.test_sets)
         evaluation = self._evaluation
         self._schedule = schedule(evaluation.steps, state.max_steps, evaluation.points)
         with own_precision(model):
@@ -248,7 +277,9 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """The run is done when its last scheduled step is committed."""
         if state.is_world_process_zero:
-            write_json(self._folder.done, {"schema": STORE_SCHEMA, "last_step": state.global_step})
+            seconds = round(time.monotonic() - self._clock.begun, 1)  # of the last attempt
+            told = {"schema": STORE_SCHEMA, "last_step": state.global_step, "seconds": seconds}
+            write_json(self._folder.done, told)
 
     # the work
 

@@ -6,7 +6,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import time
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -414,6 +416,12 @@ def _waiting() -> Iterator[Callable[[str], None]]:
         yield status.update
 
 
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--only", help="Only these runs: names of runs or models, with * and ?. May be repeated."),
+]
+
+
 @app.command()
 def run(
     study: Annotated[str, typer.Argument(help="A study TOML, or the name of a shipped study.")],
@@ -421,6 +429,15 @@ def run(
     override: Set = None,
     data: Data = None,
     allow: Allow = None,
+    only: Only = None,
+    shots: Annotated[list[int] | None, typer.Option("--shots", help="Only runs of this size. May be repeated.")] = None,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, help="Processes that share the runs; cores and GPUs are handed out.")
+    ] = 1,
+    retry: Annotated[bool, typer.Option("--retry-failed", help="Try runs again that failed before.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read all records of finished runs too, and make damaged ones anew.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be run, and what it would cost.")
     ] = False,
@@ -428,24 +445,37 @@ def run(
 ) -> None:
     """Run what is missing of a study. The same command goes on after an interruption; finished runs are skipped.
 
+    A study may grow: more seeds, sizes, test sets or steps run only what is missing. Several commands may work on one
+    folder, from several machines that share a disk: each run is made by one of them.
+
     Exits with 1 if a run failed (the others are run all the same), with 2 for bad input.
     """
     loaded = _load_study(study, override or [], data)
     root = out or Path(loaded.out)
     if dry_run:
-        _dry_run(loaded, root, as_json)
+        _dry_run(loaded, root, only or [], shots or [], as_json)
         return
-    _run(loaded, root, as_json=as_json, allow=allow or [])
+    _run(
+        loaded,
+        root,
+        as_json=as_json,
+        only=only or [],
+        shots=shots or [],
+        workers=workers,
+        retry=retry,
+        verify=verify,
+        allow=allow or [],
+    )
 
 
-def _dry_run(study: Any, root: Path, as_json: bool) -> None:
+def _dry_run(study: Any, root: Path, only: list[str], shots: list[int], as_json: bool) -> None:
     """Counts and estimates; writes nothing to the study's folder."""
     from oodles.describe import describe_status
-    from oodles.grid import expand
+    from oodles.grid import expand, select
     from oodles.models import require_training
     from oodles.store import check_folder
 
-    grid = expand(study)
+    grid = select(expand(study), only, shots)
     check_folder(root, study.name, grid.suite.name)
     status = {row["run"]: row["status"] for row in describe_status(root, grid)}
     require_training("oodles run --dry-run")
@@ -464,24 +494,30 @@ def _dry_run(study: Any, root: Path, as_json: bool) -> None:
         _print_table(f"\n{root}", ["run", "status", "would"], would)
 
 
-def _run(study: Any, root: Path, *, as_json: bool, quiet: bool = False, allow: Sequence[str] = ()) -> None:
+def _run(study: Any, root: Path, *, as_json: bool, quiet: bool = False, **options: Any) -> None:
     from oodles.launch import run as run_study
 
     with _interruptible(f"stopped; the same command goes on in {root}"):
-        outcome = run_study(study, root, allow=allow)
+        outcome = run_study(study, root, **options)
     if as_json:
         failed = [{"run": n, "reason": r} for n, r in outcome.failed]
         told = {"out": str(root), "done": outcome.done, "skipped": outcome.skipped, "failed": failed}
-        _print_json({**told, "stopped": bool(outcome.stopped)})
+        before = [{"run": n, "reason": r} for n, r in outcome.failed_before]
+        held = [{"run": n, "by": who} for n, who in outcome.held]
+        _print_json({**told, "failed_before": before, "held": held, "stopped": bool(outcome.stopped)})
     elif not quiet and not outcome.stopped:
         counts = f"{len(outcome.done)} run, {len(outcome.skipped)} finished before, {len(outcome.failed)} failed"
         print(f"{counts}; next: oodles {'status' if outcome.failed else 'report'} {root}")
     for name, reason in outcome.failed:
         _say(f"failed: {name}: {reason}; see {root}/runs/{name}/log.txt")
+    for name, reason in outcome.failed_before:
+        _say(f"failed before: {name}: {reason}; try it again with --retry-failed")
+    for name, who in outcome.held:
+        _say(f"left to others: {name}: {who} is at it")
     if outcome.stopped:
         _say(f"stopped by {signal.Signals(outcome.stopped).name}; the same command goes on in {root}")
         raise typer.Exit(128 + outcome.stopped)
-    if outcome.failed:
+    if outcome.failed or outcome.failed_before:
         raise typer.Exit(1)
 
 
@@ -626,17 +662,55 @@ def _interruptible(text: str) -> Iterator[None]:
 @app.command()
 def status(
     folder: Annotated[Path, typer.Argument(help="The folder of a study.")],
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every few seconds, until Ctrl-C.")] = False,
+    all_runs: Annotated[bool, typer.Option("--all", help="List every run, done and missing ones too.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show which runs are done, started or failed (with the reason), and their last step."""
-    from oodles.describe import describe_status
+    """Show the grid: which runs are done, running, failed (with the reason), started or missing, and the time left.
 
-    rows = describe_status(folder)
+    Up to 60 runs are listed one by one; of more, those that run or failed (--all lists every one).
+    """
+    from oodles.describe import describe_status, pace_of
+    from oodles.progress import duration
+
+    while True:
+        rows = describe_status(folder)
+        pace = pace_of(folder, rows)
+        if as_json:
+            _print_json(rows)
+            return
+        if watch and sys.stdout.isatty():
+            print("\033[2J\033[H", end="")
+        columns = ["run", "status", "step", "scores", "reason"]
+        listed = [r for r in rows if all_runs or len(rows) <= 60 or r["status"] in ("running", "failed")]
+        if listed:
+            _print_table("", columns, [[str(r[c]) for c in columns] for r in listed])
+        counted = ", ".join(f"{n} {name}" for name, n in pace.counts.items())
+        each = f"; {duration(pace.seconds_per_run)} a run" if pace.seconds_per_run else ""
+        left = f", about {duration(pace.seconds_left)} left" if pace.seconds_left else ""
+        print(f"{len(rows)} runs: {counted}{each}{left}")
+        if not watch:
+            return
+        time.sleep(5)
+
+
+@app.command()
+def pack(
+    folder: Annotated[Path, typer.Argument(help="The folder of a study.")],
+    out: Annotated[Path | None, typer.Option("--out", help="The file; default FOLDER.oodles.zip beside it.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make one file of a study's results: scores and records, no weights, no texts of the data.
+
+    `analyse` and `report` read it as they read the folder.
+    """
+    from oodles.packed import pack as pack_folder
+
+    packed = pack_folder(folder, out)
     if as_json:
-        _print_json(rows)
-        return
-    columns = ["run", "status", "step", "scores", "reason"]
-    _print_table("", columns, [[str(r[c]) for c in columns] for r in rows])
+        _print_json({"file": str(packed.path), "runs": packed.runs, "files": packed.files, "bytes": packed.bytes})
+    else:
+        print(f"{packed.path}: {packed.runs} runs, {packed.files} files, {packed.bytes / 1e6:.1f} MB")
 
 
 Method = Annotated[
@@ -719,15 +793,24 @@ def _analyse_path(
     from oodles.analysis import read_results
     from oodles.describe import describe_runs
     from oodles.longtable import pick_sets, read_table
-    from oodles.store import read_records, read_runs
+    from oodles.packed import is_packed, opened
+    from oodles.reading import DamageWarning, read_records, read_runs
 
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items() if v is not None}
+    if is_packed(path):
+        with opened(path) as unpacked:
+            return _analyse_path(unpacked, test_sets, **options)
     if (path / "study.json").is_file():
-        table, runs = read_runs(path, test_sets), describe_runs(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DamageWarning)  # told below, once
+            table, records = read_runs(path, test_sets), read_records(path, test_sets)
+        for note in dict.fromkeys([*table.attrs["notes"], *records.attrs["notes"]]):
+            _say(f"note: {note}")
+        runs = describe_runs(path)
         for run in runs:
             if run["status"] != "done":
                 _say(f"note: run {run['name']} is not finished ({run['status']}); its scores so far are analysed")
-        return analyse_table(table, read_records(path, test_sets), **given), table, runs
+        return analyse_table(table, records, **given), table, runs
     if (path / "results.json").is_file():
         analysis = read_results(path)
         if test_sets:

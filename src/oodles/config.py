@@ -7,6 +7,7 @@ oodles run study.toml --set train.epochs=5
 from __future__ import annotations
 
 import dataclasses
+import os
 import tomllib
 import types
 import typing
@@ -81,7 +82,7 @@ def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
     return Study(
         name=file.name,
         suite=file.suite,
-        out=file.out or f"runs/{file.name}",
+        out=str(Path(os.environ.get("OUTPUT_DIR", "")) / (file.out or f"runs/{file.name}")),
         models=grid.models,
         train_sets=grid.train_sets,
         shots=grid.shots,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from oodles.errors import OodlesError
 from oodles.fetch import EMBEDDED, is_fetched
 from oodles.grid import Grid, schedule_of
+from oodles.locks import is_held, read_lock
 from oodles.models import find_targets, load_config, outline_model, precision_of, resolve_model
 from oodles.presets import LLAMA, PRESETS, preset_of, training_bytes, weight_bytes
 from oodles.records import DataSet, ModelSpec, Precision, Suite
@@ -132,24 +135,55 @@ def describe_grid(grid: Grid) -> dict[str, Any]:
 
 def describe_status(root: Path, grid: Grid | None = None) -> list[dict[str, Any]]:
     """Status of each run of a folder, or of each run a study asks for."""
+    at_work = {path.stem: str(read_lock(path)) for path in (root / "locks").glob("*.json") if is_held(path)}
     if grid is None:
-        names = [f.name for f in run_folders(root)]
-        planned = [n for n in read_json(root / "study.json").get("runs", []) if n not in names]
-        return [_describe_folder(RunFolder(root / "runs" / name)) for name in [*names, *planned]]
-    folders = [RunFolder(root / "runs" / j.spec.name) for j in grid.jobs]
-    return [_describe_folder(folder) for folder in folders]
+        found = dict.fromkeys(f.name for f in run_folders(root))
+        names = [*found, *(n for n in read_json(root / "study.json").get("runs", []) if n not in found)]
+    else:
+        names = [j.spec.name for j in grid.jobs]
+    return [_describe_folder(RunFolder(root / "runs" / name), at_work.get(name, "")) for name in names]
 
 
-def _describe_folder(folder: RunFolder) -> dict[str, Any]:
-    scores = read_scores(folder)
-    failed = folder.status == "failed"
+def _describe_folder(folder: RunFolder, holder: str) -> dict[str, Any]:
+    status, step, count = folder.status, "", 0
+    try:
+        lines = folder.scores.read_bytes().splitlines()
+        count, step = len(lines), max(json.loads(line)["step"] for line in lines[-16:])  # the newest stand last
+    except (OSError, ValueError):
+        pass  # none yet, or torn: reading tells
+    reason = read_json(folder.failed).get("reason", "") if status == "failed" else holder
     return {
         "run": folder.name,
-        "status": folder.status,
-        "step": max((line["step"] for line in scores), default=""),
-        "scores": len(scores),
-        "reason": read_json(folder.failed)["reason"] if failed else "",
+        "status": "running" if holder else status,
+        "step": step,
+        "scores": count,
+        "reason": reason,
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How far a study is, and how long the rest takes at the pace of the runs that are done."""
+
+    counts: Mapping[str, int]
+    seconds_per_run: float | None = None
+    seconds_left: float | None = None
+
+
+def pace_of(root: Path, rows: Sequence[Mapping[str, Any]]) -> Pace:
+    """An estimate: the mean time of the newest done runs, for what is left, over those at work."""
+    counts = Counter(str(row["status"]) for row in rows)
+    took = [
+        read_json(RunFolder(root / "runs" / row["run"]).done).get("seconds") for row in rows if row["status"] == "done"
+    ][-50:]
+    known = [t for t in took if t]
+    left = sum(counts[s] for s in ("running", "started", "missing"))
+    each = sum(known) / len(known) if known else None
+    return Pace(
+        counts=dict(counts),
+        seconds_per_run=each,
+        seconds_left=None if each is None else each * left / max(1, counts["running"]),
+    )
 
 
 def describe_runs(root: Path) -> list[dict[str, Any]]:

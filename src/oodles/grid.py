@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from itertools import product
 
 from oodles.errors import ConfigError
@@ -48,9 +50,9 @@ def expand(study: Study) -> Grid:
     recipes = {m: replace(study.recipe, precision=precision_of(m, study.recipe.precision)) for m in models}
     data_seeds: tuple[int | None, ...] = (None,) if study.data_seeds == "seed" else study.data_seeds
     cells = product(models, study.train_sets, patterns, study.shots, study.seeds, data_seeds)
-    jobs = tuple(_job(study, suite, train, hashes, recipes, *cell) for cell in cells)
-    names = [job.spec.name for job in jobs]
-    repeated = {n for n in names if names.count(n) > 1}
+    drawn: dict[tuple[str, int, int], Draw] = {}  # runs of several models share their draws
+    jobs = tuple(_job(study, suite, train, hashes, recipes, drawn, *cell) for cell in cells)
+    repeated = {name for name, count in Counter(job.spec.name for job in jobs).items() if count > 1}
     if repeated:
         raise ConfigError(
             f"study {study.name}: two runs are named '{min(repeated)}'; list each model, seed and size once"
@@ -64,6 +66,7 @@ def _job(
     train: Mapping[str, tuple[Example, ...]],
     hashes: Mapping[str, str],
     recipes: Mapping[ModelSpec, Recipe],
+    draws: dict[tuple[str, int, int], Draw],
     model: ModelSpec,
     train_set: str,
     pattern: Pattern,
@@ -71,13 +74,10 @@ def _job(
     seed: int,
     data_seed: int | None,
 ) -> Job:
-    drawn = draw(
-        train[train_set],
-        train_set,
-        shots,
-        seed if data_seed is None else data_seed,
-        nested=study.draw == "nested",
-    )
+    key = (train_set, shots, seed if data_seed is None else data_seed)
+    if key not in draws:
+        draws[key] = draw(train[train_set], *key, nested=study.draw == "nested")
+    drawn = draws[key]
     used = pattern_for(suite, suite.train_sets[train_set], pattern)
     draw_hash = drawn.hash
     if callable(used.text):  # its source does not say all: what it writes does
@@ -102,6 +102,29 @@ def _job(
     )
     schedule_of(spec)  # a step beyond the end is an error now, not after an hour
     return Job(spec=spec, draw=drawn)
+
+
+def select(grid: Grid, only: Sequence[str] = (), shots: Sequence[int] = ()) -> Grid:
+    """The runs whose name, or whose model's, matches, of some sizes."""
+    for size in shots:
+        if size not in grid.study.shots:
+            raise ConfigError(f"--shots {size}: the study has {', '.join(map(str, grid.study.shots))}")
+    for pattern in only:
+        if not any(_matches(job, pattern) for job in grid.jobs):
+            names = f"{grid.jobs[0].spec.name} ... {grid.jobs[-1].spec.name}"
+            raise ConfigError(f"--only '{pattern}' matches none of the {len(grid.jobs)} runs of the study ({names})")
+    jobs = tuple(
+        job
+        for job in grid.jobs
+        if (not only or any(_matches(job, pattern) for pattern in only)) and (not shots or job.spec.shots in shots)
+    )
+    if not jobs:
+        raise ConfigError(f"--only {' '.join(only)} --shots {' '.join(map(str, shots))}: no run has both")
+    return Grid(study=grid.study, suite=grid.suite, jobs=jobs, caveats=grid.caveats)
+
+
+def _matches(job: Job, pattern: str) -> bool:
+    return fnmatch(job.spec.name, pattern) or fnmatch(job.spec.model.label, pattern)
 
 
 def schedule_of(spec: RunSpec) -> tuple[int, ...]:

@@ -226,7 +226,7 @@ class Lora:
 class Recipe:
     """How a run is trained."""
 
-    epochs: int = 10
+    epochs: int = 20
     steps: int | None = None  # optimiser steps; given, it counts instead of the epochs
     batch_size: int = 16
     accumulate: int = 1  # batches per optimiser step

@@ -5,14 +5,17 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from oodles.callback import Listener, OODCallback, characters
+from oodles.callback import Listener, OODCallback, characters, render_sets
 from oodles.environment import environment
+from oodles.errors import ModelError
 from oodles.grid import Job, schedule_of
+from oodles.locks import held_briefly
 from oodles.models import attach_lora, load_model, load_tokenizer, slow_here, targets_of
 from oodles.patterns import render
 from oodles.records import RunSpec, Suite
+from oodles.scorer import Checkpoint, score_missing
 from oodles.stopping import Stop
-from oodles.store import RunFolder, begin_run, log_line, read_json
+from oodles.store import RunFolder, begin_run, keep_members, log_line, read_json
 from oodles.train import fine_tune, last_checkpoint
 
 TRAINING_COST = 3.5  # per character, against scoring: measured on the embedded model and suite
@@ -21,8 +24,10 @@ TRAINING_COST = 3.5  # per character, against scoring: measured on the embedded 
 def run_one(
     job: Job, suite: Suite, folder: RunFolder, listener: Listener, earlier: list[RunFolder], stop: Stop
 ) -> None:
-    """One run from its spec to its finished folder."""
+    """One run from its spec to its finished folder; what a finished one lacks is scored from its adapters, if kept."""
     spec = job.spec
+    if folder.status == "done" and _completed(job, suite, folder, listener):
+        return
     tokenizer = load_tokenizer(spec.model)
     model = load_model(spec.model, spec.recipe.precision)
     adapted, at = list(targets_of(model, spec.lora, spec.model)), last_checkpoint(folder)
@@ -58,6 +63,26 @@ def run_one(
     )
     if not spec.evaluation.keep_checkpoints:
         shutil.rmtree(folder.checkpoints, ignore_errors=True)
+
+
+def _completed(job: Job, suite: Suite, folder: RunFolder, listener: Listener) -> bool:
+    """Score the test sets that a finished run lacks; False if it must be trained again for steps nobody kept."""
+    spec = job.spec
+    steps = schedule_of(spec)
+    if not all(folder.adapter(step).is_dir() for step in steps):
+        log_line(folder, "trained again: the study asks for steps whose adapters were not kept")
+        return False
+    rendered = render_sets(suite, spec.pattern, spec.train_set, spec.evaluation, job.draw.examples)
+    begin_run(folder, spec, job.draw, environment(), adapted=read_json(folder.spec).get("adapted"))
+    with held_briefly(folder.root / ".study.lock"):
+        keep_members(folder, [r.members for r in rendered], spec.evaluation.test_sets)
+    checkpoints = [Checkpoint(step=step, path=folder.adapter(step)) for step in steps]
+    found = score_missing(
+        folder, spec.model, checkpoints, rendered, spec.train_set, spec.evaluation, spec.recipe.precision, listener
+    )
+    if found.broken:
+        raise ModelError(f"step {found.broken[0][0]}: {found.broken[0][1]}")
+    return True
 
 
 def training_work(job: Job) -> float:

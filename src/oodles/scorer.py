@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodles.audit import audit_data, stop_on_errors
-from oodles.callback import Rendered, characters, evaluation_line, render_sets
+from oodles.callback import Heard, Listener, Rendered, characters, evaluation_line, render_sets
 from oodles.environment import environment
 from oodles.errors import ConfigError, ModelError, StoreError, nearest
 from oodles.grid import check_slices
+from oodles.locks import held_briefly, holding
 from oodles.models import load_model, load_tokenizer, precision_of, resolve_model
 from oodles.progress import Progress
-from oodles.records import Evaluation, ModelSpec, Pattern, Precision, Suite, describe_text, role_of
+from oodles.records import Evaluation, ModelSpec, Pattern, Precision, PromptSet, Suite, describe_text, role_of
 from oodles.scoring import predict, prepare
 from oodles.store import (
     STORE_SCHEMA,
@@ -33,8 +34,8 @@ from oodles.store import (
     claim_folder,
     commit,
     keep_members,
-    locked,
     log_line,
+    mend_scores,
     read_json,
     read_scores,
     run_folders,
@@ -136,11 +137,18 @@ def score_model(
     check_members(out, [r.members for r in rendered])
     name = run or "_".join(filter(None, [spec.label, in_domain, _label(checkpoints)]))
     folder = RunFolder(out / "runs" / name)
-    with locked(out):
-        claim_folder(out, SCORES, suite.name)
+    with holding(folder.lock):
+        with held_briefly(out / ".study.lock"):
+            claim_folder(out, SCORES, suite.name)
+        for lost in mend_scores(folder):
+            log_line(folder, lost)
         _begin(folder, spec, suite, used, in_domain, evaluation, checkpoints, precision)
-        keep_members(folder, [r.members for r in rendered], evaluation.test_sets)
-        found = _score(folder, spec, checkpoints, rendered, in_domain, evaluation, precision)
+        with held_briefly(out / ".study.lock"):
+            keep_members(folder, [r.members for r in rendered], evaluation.test_sets)
+        with Progress(_work(folder, checkpoints, rendered), folder.name) as progress:
+            found = score_missing(
+                folder, spec, checkpoints, rendered, in_domain, evaluation, precision, _listen_to(progress)
+            )
         write_json(folder.done, {"schema": STORE_SCHEMA, "last_step": checkpoints[-1].step})
     return found
 
@@ -156,8 +164,8 @@ def add_test_sets(
         raise StoreError(f"{root}: no finished run; `oodles status {root}` shows what is there")
     jobs = [_kept(folder) for folder in folders]  # what is missing is an error before anything is scored
     scored = []
-    with locked(root):
-        for folder, (spec, pattern, checkpoints) in zip(folders, jobs, strict=True):
+    for folder, (spec, pattern, checkpoints) in zip(folders, jobs, strict=True):
+        with holding(folder.lock):
             told = read_json(folder.spec)
             held = told.get("evaluation") or {}
             at_most = limit if limit is not None else held.get("limit")
@@ -165,9 +173,14 @@ def add_test_sets(
                 test_sets=tuple(names), limit=at_most, batch_tokens=batch_tokens or held.get("batch_tokens")
             )
             rendered = render_sets(suite, pattern, told["train_set"], evaluation)
-            keep_members(folder, [r.members for r in rendered], names)
+            with held_briefly(root / ".study.lock"):
+                keep_members(folder, [r.members for r in rendered], names)
             precision = (told.get("recipe") or {}).get("precision", "fp32")
-            scored.append(_score(folder, spec, checkpoints, rendered, told["train_set"], evaluation, precision))
+            with Progress(_work(folder, checkpoints, rendered), folder.name) as progress:
+                found = score_missing(
+                    folder, spec, checkpoints, rendered, told["train_set"], evaluation, precision, _listen_to(progress)
+                )
+            scored.append(found)
     return tuple(scored)
 
 
@@ -238,7 +251,33 @@ def _begin(
     write_json(folder.spec, spec)
 
 
-def _score(
+def _listen_to(progress: Progress) -> Listener:
+    def listen(heard: Heard) -> None:
+        progress.advance(heard.work)
+        if heard.doing:
+            progress.label(heard.doing)
+        if heard.text:
+            progress.say(heard.text)
+
+    return listen
+
+
+def _work(folder: RunFolder, checkpoints: Sequence[Checkpoint], rendered: Sequence[Rendered]) -> float:
+    todo = _todo(folder, checkpoints, [r.prompts for r in rendered])
+    return sum(characters(prompts) for _, missing in todo for prompts in missing)
+
+
+def _todo(
+    folder: RunFolder, checkpoints: Sequence[Checkpoint], sets: Sequence[PromptSet]
+) -> list[tuple[Checkpoint, list[PromptSet]]]:
+    """The sets that are not committed yet, by checkpoint."""
+    held = {(line["step"], line["test_set"], line["prompts"]) for line in read_scores(folder)}
+    hashes = {prompts.name: prompts.hash for prompts in sets}
+    todo = [(c, [p for p in sets if (c.step, p.name, hashes[p.name]) not in held]) for c in checkpoints]
+    return [(checkpoint, missing) for checkpoint, missing in todo if missing]
+
+
+def score_missing(
     folder: RunFolder,
     model: ModelSpec,
     checkpoints: Sequence[Checkpoint],
@@ -246,52 +285,46 @@ def _score(
     in_domain: str,
     evaluation: Evaluation,
     precision: Precision,
+    listen: Listener,
 ) -> Scored:
     """Score what is missing; one evaluation is committed at a time, so a kill loses at most the one in hand.
 
     A checkpoint that cannot be loaded or scored does not stop the others.
     """
-    held = {(line["step"], line["test_set"], line["prompts"]) for line in read_scores(folder)}
     sets = [r.prompts for r in rendered]
-    hashes = {prompts.name: prompts.hash for prompts in sets}
-    todo = [
-        (checkpoint, [p for p in sets if (checkpoint.step, p.name, hashes[p.name]) not in held])
-        for checkpoint in checkpoints
-    ]
-    todo = [(checkpoint, missing) for checkpoint, missing in todo if missing]
+    todo = _todo(folder, checkpoints, sets)
     skipped = len(checkpoints) * len(sets) - sum(len(missing) for _, missing in todo)
     if not todo:
         return Scored(out=folder.root, run=folder.name, done=0, skipped=skipped)
     tokenizer = load_tokenizer(model)
     plans: dict[str, Any] = {}
     done, broken = 0, []
-    work = sum(characters(p) for _, missing in todo for p in missing)
-    with Progress(work, folder.name) as progress, _loaded(model, precision) as load:
+    with _loaded(model, precision) as load:
         for checkpoint, missing in todo:
-            progress.label(f"{folder.name} step {checkpoint.step}")
+            listen(Heard(doing=f"{folder.name} step {checkpoint.step}"))
             started, values = time.monotonic(), {}
             try:
                 network = load(checkpoint)
                 for prompts in missing:
                     if prompts.name not in plans:
                         plans[prompts.name] = prepare(network, tokenizer, prompts, batch_tokens=evaluation.batch_tokens)
-                    progress.label(f"{folder.name} step {checkpoint.step} {prompts.name}")
+                    listen(Heard(doing=f"{folder.name} step {checkpoint.step} {prompts.name}"))
                     predictions = predict(network, plans[prompts.name], prompts)
                     role, cut = role_of(prompts.name, in_domain), plans[prompts.name].shortened
                     line = commit(folder, checkpoint.step, prompts, predictions, role, shortened=cut)
                     values[prompts.name] = line["metrics"]
                     done += 1
-                    progress.advance(characters(prompts))
+                    listen(Heard(work=characters(prompts)))
             except ModelError as error:
                 if len(checkpoints) == 1:
                     raise
                 broken.append((checkpoint.step, str(error)))
                 log_line(folder, f"step {checkpoint.step} failed: {error}")
-                progress.say(f"{folder.name}  step {checkpoint.step} failed: {error}")
+                listen(Heard(text=f"{folder.name}  step {checkpoint.step} failed: {error}"))
                 continue
             text = evaluation_line(checkpoint.step, checkpoints[-1].step, float("nan"), values, in_domain)
             log_line(folder, f"{text}  ({time.monotonic() - started:.1f} s)")
-            progress.say(f"{folder.name}  {text}")
+            listen(Heard(text=f"{folder.name}  {text}"))
     return Scored(out=folder.root, run=folder.name, done=done, skipped=skipped, broken=tuple(broken))
 
 

@@ -1,4 +1,4 @@
-"""The folder of a study and of its runs: names, atomic writes, and reading it all back as one long table.
+"""The folder of a study and of its runs: names, atomic writes, committed lines and their checks.
 
     <out>/study.json                     which study this folder holds
     <out>/runs/<run>/spec.json ...       see docs/design.md, "Run folder"
@@ -9,27 +9,25 @@ Everything is written aside and renamed, or appended as one line, so a kill leav
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from oodles.errors import StoreError, nearest
+from oodles.errors import StoreError
 from oodles.metrics import metrics
-from oodles.records import SHOTS, Draw, Predictions, PromptSet, Role, RunSpec, describe_text, role_of
-from oodles.slices import Members, Slice, is_slice, resolve_slice
-
-if TYPE_CHECKING:  # pandas and pyarrow are slow to load, and most commands only look at the folder
-    import pandas as pd
+from oodles.records import SHOTS, Draw, Predictions, PromptSet, Role, RunSpec, describe_text
+from oodles.slices import Members, is_slice
 
 STORE_SCHEMA = 1
+CRC = b', "crc": '  # stands last in a line
 Status = Literal["done", "failed", "started", "missing"]
 
 
@@ -71,6 +69,11 @@ class RunFolder:
     @property
     def done(self) -> Path:
         return self.path / "done.json"
+
+    @property
+    def lock(self) -> Path:
+        """Who writes here now; beside the run, so that the run's folder may be removed."""
+        return self.root / "locks" / f"{self.name}.json"
 
     @property
     def failed(self) -> Path:
@@ -140,7 +143,7 @@ def claim_folder(root: Path, name: str, suite: str) -> None:
 def check_folder(root: Path, name: str, suite: str) -> None:
     """Refuse a folder that holds another study or anything else, without touching it."""
     file = root / "study.json"
-    ours = (".lock", ".part")
+    ours = (".lock", ".part", "locks")
     strange = root.exists() and (not root.is_dir() or any(not p.name.endswith(ours) for p in root.iterdir()))
     if not file.is_file():  # looked for last: another run may begin in the same moment
         if strange:
@@ -150,23 +153,6 @@ def check_folder(root: Path, name: str, suite: str) -> None:
     if (held.get("study"), held.get("suite")) != (name, suite):
         found = f"study '{held.get('study')}' on suite '{held.get('suite')}'"
         raise StoreError(f"{root}: holds {found}, not '{name}' on '{suite}'; choose another --out")
-
-
-@contextmanager
-def locked(root: Path) -> Iterator[None]:
-    """One writer per folder; the lock ends with its process, whatever ends that."""
-    with disk_errors(root):
-        root.mkdir(parents=True, exist_ok=True)
-        handle = (root / ".lock").open("a")
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        handle.close()
-        raise StoreError(f"{root}: another oodles is writing here; wait for it or choose another --out") from None
-    try:
-        yield
-    finally:
-        handle.close()
 
 
 def begin_run(folder: RunFolder, spec: RunSpec, draw: Draw, env: Mapping[str, Any], **more: Any) -> None:
@@ -227,7 +213,10 @@ def commit(
     for index, answer in enumerate(predictions.answers):
         columns[f"score:{answer.strip()}"] = predictions.scores[:, index].astype(np.float32)
     columns["correct"] = predictions.correct
-    _write_parquet(folder.records(step, prompts.name), columns)
+    file = folder.records(step, prompts.name)
+    if any(line["step"] == step and line["test_set"] == prompts.name for line in read_scores(folder)):
+        file = file.with_name(f"{prompts.name}-{prompts.hash}.parquet")  # the older records stay until this counts
+    _write_parquet(file, columns)
     line = {
         "step": step,
         "test_set": prompts.name,
@@ -238,6 +227,8 @@ def commit(
         "shortened": shortened,
         "ties": predictions.ties,
         "metrics": {k: None if np.isnan(v) else v for k, v in metrics(predictions).items()},
+        "records": file.name,
+        "records_crc": zlib.crc32(file.read_bytes()),
     }
     _append(folder.scores, line)
     return line
@@ -248,7 +239,7 @@ def drop_scores(folder: RunFolder, after: int) -> None:
     lines = read_scores(folder)
     kept = [line for line in lines if line["step"] <= after]
     if len(kept) < len(lines):
-        write_text(folder.scores, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))
+        write_text(folder.scores, "".join(written(line) for line in kept))
 
 
 def copy_score(donor: RunFolder, folder: RunFolder, line: Mapping[str, Any], role: Role) -> None:
@@ -256,7 +247,7 @@ def copy_score(donor: RunFolder, folder: RunFolder, line: Mapping[str, Any], rol
 
     The role is the new run's own: what is in-domain for one run is OOD for another.
     """
-    source, target = donor.records(line["step"], line["test_set"]), folder.records(line["step"], line["test_set"])
+    source, target = records_file(donor, line), records_file(folder, line)
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         aside = target.with_name(f".{target.name}.part")
@@ -324,7 +315,12 @@ def _write_parquet(path: Path, columns: Mapping[str, Any]) -> None:
         try:
             table = pa.table(dict(columns))
             pq.write_table(
-                table, aside, compression="zstd", use_dictionary=_repeating(table), column_encoding=_encodings(table)
+                table,
+                aside,
+                compression="zstd",
+                use_dictionary=_repeating(table),
+                column_encoding=_encodings(table),
+                write_page_checksum=True,
             )
             sync(aside)
             aside.replace(path)
@@ -349,12 +345,18 @@ def _append(path: Path, line: Mapping[str, Any]) -> None:
     with disk_errors(path), path.open("ab") as handle:
         size = handle.tell()
         try:
-            handle.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            handle.write(written(line).encode())
             handle.flush()
             os.fsync(handle.fileno())
         except OSError:
             os.truncate(path, size)
             raise
+
+
+def written(line: Mapping[str, Any]) -> str:
+    """A line with its own checksum: a flipped bit is seen."""
+    body = json.dumps(line, ensure_ascii=False).removesuffix("}")
+    return f"{body}{CRC.decode()}{zlib.crc32(body.encode())}}}\n"
 
 
 def sync(path: Path) -> None:
@@ -390,201 +392,89 @@ def run_folders(root: str | Path) -> list[RunFolder]:
     return [f for f in folders if f.spec.is_file()]
 
 
-def read_scores(folder: RunFolder) -> list[dict[str, Any]]:
-    """The committed lines of a run; a torn last line is left out, as it never counted."""
-    if not folder.scores.is_file():
-        return []
-    lines = folder.scores.read_text(encoding="utf-8").split("\n")
-    scores = []
-    for number, text in enumerate(lines, start=1):
-        try:
-            if text:
-                scores.append(json.loads(text))
-        except ValueError:
-            if number < len(lines):
-                raise StoreError(
-                    f"{folder.scores}: line {number} is damaged; remove the run and run it again"
-                ) from None
-    return scores
-
-
-def read_runs(root: str | Path, test_sets: Sequence[str] | None = None) -> pd.DataFrame:
-    """All committed scores below a study's folder as one long table.
-
-    Parameters
-    ----------
-    test_sets : only these, beside the in-domain ones; a slice such as ``hans/lexical_overlap`` is one, too. Default:
-        all that the study evaluates.
-
-    Returns
-    -------
-    One row per run x step x test set x metric, with the columns of docs/design.md.
-    """
-    import pandas as pd
-
-    rows = []
-    wanted = _Wanted.read(Path(root), test_sets)
-    for folder in run_folders(root):
-        about = run_columns(folder)
-        for line in read_scores(folder):
-            for part in wanted.parts(folder, line):
-                where = {"step": line["step"], "test_set": part.name, "role": part.role}
-                for metric, value in part.metrics.items():
-                    number = np.nan if value is None else float(value)
-                    told = {"metric": metric, "value": number, "n": part.n}
-                    rows.append({**about, **where, **told, **part.about})
-    wanted.complain()
-    if not rows:
-        raise StoreError(f"{root}: no scores yet; run `oodles status {root}` to see what is there")
-    columns = ["run", "model", "train_set", "shots", "seed", "step", "test_set", "role", "metric", "value", "n"]
-    table = pd.DataFrame(rows)
-    return table[[*columns, *(c for c in table.columns if c not in columns)]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """One evaluation, or a slice of one."""
-
-    name: str
-    role: Role
-    n: int
-    metrics: Mapping[str, float | None]
-    about: Mapping[str, str] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """Which test sets and slices are read, and the members they are read with."""
+class Scores:
+    """The committed lines of a run, the newest of each step x test set, and what could not be read."""
 
-    root: Path
-    names: tuple[str, ...] | None  # None: every set
-    slices: tuple[str, ...]
-    members: dict[str, Members] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)
-
-    @classmethod
-    def read(cls, root: Path, names: Sequence[str] | None) -> _Wanted:
-        if names is not None:
-            return cls(root, tuple(n for n in names if not is_slice(n)), tuple(filter(is_slice, names)))
-        held = read_json(root / "study.json") if (root / "study.json").is_file() else {}
-        return cls(root, None, tuple(held.get("slices", ())))
-
-    def parts(self, folder: RunFolder, line: Mapping[str, Any]) -> Iterator[_Part]:
-        """The set itself if it is wanted, and every wanted slice of it."""
-        self.seen.add(line["test_set"])
-        if self.whole(line):
-            yield _Part(name=line["test_set"], role=line["role"], n=line["n"], metrics=line["metrics"])
-        for one, inside, members in self.slices_of(line):
-            frame = _read_record(folder, line)
-            scores = [c for c in frame.columns if c.startswith("score:")]
-            found = Predictions(
-                test_set=one.name,
-                answers=tuple(c.removeprefix("score:") for c in scores),
-                ids=tuple(frame["example"][inside]),
-                scores=frame.loc[inside, scores].to_numpy(np.float64),
-                gold=np.array(members.gold, dtype=np.int64)[inside],
-            )
-            train_set = line["test_set"] if line["role"] == "in_domain" else ""
-            yield _Part(
-                name=one.name,
-                role=role_of(one.name, train_set),
-                n=int(inside.sum()),
-                metrics={
-                    k: v for k, v in metrics(found).items() if not np.isnan(v)
-                },  # of one label, some are undefined
-                about={"slice_of": one.parent, "slice": str(one)},
-            )
-
-    def whole(self, line: Mapping[str, Any]) -> bool:
-        """Whether the whole set is wanted; the in-domain one always is, because the others are compared with it."""
-        return self.names is None or line["test_set"] in self.names or line["role"] == "in_domain"
-
-    def slices_of(self, line: Mapping[str, Any]) -> Iterator[tuple[Slice, Any, Members]]:
-        """The wanted slices of an evaluation, each with the examples that belong to it."""
-        for name in self.slices:
-            if name.partition("/")[0] != line["test_set"]:
-                continue
-            members = self._members(line["test_set"], line["prompts"])
-            one = resolve_slice(name, members.columns)
-            inside = one.mask(members)
-            if inside.any():
-                yield one, inside, members
-
-    def _members(self, test_set: str, prompts: str) -> Members:
-        if prompts not in self.members:
-            self.members[prompts] = read_members(members_file(self.root, test_set, prompts), test_set, prompts)
-        return self.members[prompts]
-
-    def complain(self) -> None:
-        """A name that no run has evaluated is an error, not an empty answer."""
-        for name in (*(self.names or ()), *self.slices):
-            if name.partition("/")[0] not in self.seen and self.seen:
-                raise StoreError(f"{self.root}: no scores of test set '{name}'; {nearest(name, self.seen)}")
+    lines: list[dict[str, Any]]
+    lost: list[str]
 
 
-def read_members(path: Path, test_set: str, prompts: str) -> Members:
-    """Who belongs to a rendered set."""
-    frame = _read_frame(path, "its slices cannot be read")
-    columns = [c for c in frame.columns if c.startswith("slice:")]
-    return Members(
-        test_set=test_set,
-        prompts=prompts,
-        ids=tuple(frame["example"]),
-        gold=tuple(map(int, frame["gold"])),
-        columns={c.removeprefix("slice:"): tuple(map(str, frame[c])) for c in columns},
-    )
-
-
-def _read_record(folder: RunFolder, line: Mapping[str, Any]) -> pd.DataFrame:
-    return _read_frame(folder.records(line["step"], line["test_set"]), "remove the run and run it again")
-
-
-def _read_frame(path: Path, advice: str) -> pd.DataFrame:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def scan_scores(folder: RunFolder) -> Scores:
+    """Read a run's lines; a torn last line never counted, a damaged one is named, the rest is read."""
     try:
-        frame: pd.DataFrame = pq.read_table(path).to_pandas()
-    except (OSError, pa.ArrowInvalid) as error:
-        raise StoreError(f"{path}: cannot be read ({str(error).splitlines()[0]}); {advice}") from None
-    return frame
+        data = folder.scores.read_bytes()
+    except FileNotFoundError:
+        return Scores([], [])
+    except OSError as error:
+        return Scores([], [f"{folder.scores}: cannot be read ({error.strerror}); lost: all scores of the run"])
+    newest: dict[tuple[int, str], dict[str, Any]] = {}
+    lost = []
+    texts = data.split(b"\n")
+    for number, text in enumerate(texts, start=1):
+        line = _checked(text) if text else None
+        if line is not None:
+            newest[line["step"], line["test_set"]] = line
+        elif text and number == len(texts):
+            lost.append(f"{folder.scores}: the last line is torn; it was never committed, and is left out")
+        elif text:
+            lost.append(f"{folder.scores}: line {number} is damaged; lost: one evaluation, run the study again")
+    return Scores(list(newest.values()), lost)
 
 
-def run_columns(folder: RunFolder) -> dict[str, Any]:
-    """What the long table says of a run."""
-    spec = read_json(folder.spec)
-    return {
-        "run": folder.name,
-        "model": spec["model"]["label"],
-        "train_set": spec["train_set"],
-        "shots": spec["shots"],
-        "seed": spec["seed"],
-        "pattern": spec["pattern"]["name"],
-        "data_seed": spec["data_seed"],
-        "suite": spec["suite"],
-    }
+def read_scores(folder: RunFolder) -> list[dict[str, Any]]:
+    """The committed lines of a run that can be read."""
+    return scan_scores(folder).lines
 
 
-def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd.DataFrame:
-    """Per-example records of all committed evaluations: run, step, test_set, example, one score per answer, correct.
+def _checked(text: bytes) -> dict[str, Any] | None:
+    """A line as it was written; None if a bit of it is not."""
+    body, mark, told = text.rpartition(CRC)
+    if mark and told != b"%d}" % zlib.crc32(body):
+        return None
+    try:
+        line = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(line, dict) or not line.keys() >= {"step", "test_set", "prompts", "metrics"}:
+        return None
+    line.pop("crc", None)
+    return line
 
-    `test_sets` as in `read_runs`; the records of a slice are those of its set, under the slice's name.
+
+def is_damaged(folder: RunFolder) -> bool:
+    """Whether a line or a record of a run is not as it was written; reads them all."""
+    found = scan_scores(folder)
+    return bool(found.lost) or not all(records_are_whole(folder, line) for line in found.lines)
+
+
+def mend_scores(folder: RunFolder) -> list[str]:
+    """Before a run goes on: drop lines that are torn or damaged, or whose records are; say which.
+
+    What is dropped is evaluated again, so nothing wrong stays and nothing is counted twice.
     """
-    import pandas as pd
+    found = scan_scores(folder)
+    kept = [line for line in found.lines if records_are_whole(folder, line)]
+    gone = [line for line in found.lines if line not in kept]
+    lost = found.lost + [
+        f"{records_file(folder, line)}: damaged; step {line['step']}, test set '{line['test_set']}' is evaluated again"
+        for line in gone
+    ]
+    if lost:
+        write_text(folder.scores, "".join(written(line) for line in kept))
+    return lost
 
-    frames = []
-    wanted = _Wanted.read(Path(root), test_sets)
-    for folder in run_folders(root):
-        for line in read_scores(folder):
-            whole = wanted.whole(line)
-            parts = [(one.name, inside) for one, inside, _ in wanted.slices_of(line)]
-            if not whole and not parts:
-                continue
-            frame = _read_record(folder, line)
-            for name, inside in [(line["test_set"], slice(None))] * whole + parts:
-                frames.append(frame[inside].assign(run=folder.name, step=line["step"], test_set=name))
-    if not frames:
-        raise StoreError(f"{root}: no records yet; run `oodles status {root}` to see what is there")
-    table: pd.DataFrame = pd.concat(frames, ignore_index=True)
-    first = ["run", "step", "test_set", "example"]
-    return table.loc[:, [*first, *(c for c in table.columns if c not in first)]]
+
+def records_are_whole(folder: RunFolder, line: Mapping[str, Any]) -> bool:
+    """Whether the records of a line are there as they were written."""
+    try:
+        data = records_file(folder, line).read_bytes()
+    except OSError:
+        return False
+    return "records_crc" not in line or zlib.crc32(data) == line["records_crc"]
+
+
+def records_file(folder: RunFolder, line: Mapping[str, Any]) -> Path:
+    """Where the records of a committed line are."""
+    plain = folder.records(line["step"], line["test_set"])
+    return plain.with_name(line["records"]) if "records" in line else plain

@@ -1,0 +1,182 @@
+"""A grid: filters, growing, sharing the work, packing, and the study's own 144 runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from benchmarks.grid import write_runs
+
+from conftest import oodles
+from oodles.config import load_study
+from oodles.errors import ConfigError, StoreError
+from oodles.grid import expand, select
+from oodles.launch import run
+from oodles.packed import pack
+from oodles.pool import Share, shares
+from oodles.reading import read_records, read_runs
+from oodles.store import RunFolder, read_json, read_scores, run_folders, write_json
+from test_locks import HOLD
+from test_resume import same
+
+NAMES = ["tiny-llama-untrained_home_0_8", "tiny-llama-untrained_home_1_8"]
+
+
+def test_the_study_has_its_144_runs(real_data: Path) -> None:
+    """Named as its 144 configuration files are, with the models of its README."""
+    grid = expand(load_study("paper", [f'data="{real_data}"']))
+    names = [job.spec.name for job in grid.jobs]
+    assert len(names) == len(set(names)) == 144
+    models = ("olmo", "olmo13", "olmo32", "opt", "opt6,7", "opt13", "opt30", "smol")
+    wanted = {f"{m}_{t}_{s}_{k}" for m in models for t in ("snli", "mnli") for s in (0, 42, 99) for k in (32, 64, 128)}
+    assert set(names) == wanted
+    sources = {job.spec.model.label: job.spec.model.source for job in grid.jobs}
+    assert sources["opt6,7"] == "facebook/opt-6.7b"
+    assert {job.spec.recipe.precision for job in grid.jobs} == {"fp16", "bf16"}
+    assert len({job.spec.run_id for job in grid.jobs}) == 144
+
+
+def test_filters(toy_study: Path, tmp_path: Path) -> None:
+    grid = expand(load_study(toy_study, ["grid.shots=[4, 8]"]))
+    assert {j.spec.seed for j in select(grid, ["*_home_1_*"]).jobs} == {1}
+    assert {j.spec.shots for j in select(grid, (), [4]).jobs} == {4}
+    assert len(select(grid, ["tiny-*"]).jobs) == 4  # a model's name
+    with pytest.raises(ConfigError, match=r"--only 'opt\*' matches none of the 4 runs"):
+        select(grid, ["opt*"])
+    with pytest.raises(ConfigError, match="--shots 16: the study has 4, 8"):
+        select(grid, (), [16])
+    done = oodles("run", toy_study, "--only", "*_1_8", "--out", tmp_path / "out", "--json")
+    assert json.loads(done.stdout)["done"] == [NAMES[1]]
+    assert json.loads(oodles("run", toy_study, "--out", tmp_path / "out", "--json").stdout)["done"] == [NAMES[0]]
+
+
+def test_more_test_sets_are_scored_from_the_adapters(toy_study: Path, tmp_path: Path) -> None:
+    """Without training again, and to the bit what a study with all sets from the start has."""
+    text = toy_study.read_text()
+    run(load_study(toy_study), tmp_path / "whole")
+    toy = toy_study.parent / "toy.toml"
+    full = toy.read_text()
+    toy_study.write_text(text + '\n[eval]\ntest_sets = ["home", "away", "far"]\nlimit = 8\n')
+    run(load_study(toy_study), tmp_path / "out")
+    toy_study.write_text(text)
+    assert toy.read_text() == full
+    begun = [f.log.read_text().count("begins") for f in run_folders(tmp_path / "out")]
+    outcome = run(load_study(toy_study), tmp_path / "out")  # a larger limit: all of every set
+    assert outcome.done == tuple(NAMES)
+    assert [f.log.read_text().count("begins") for f in run_folders(tmp_path / "out")] == begun
+    same(tmp_path / "out", tmp_path / "whole")
+    assert run(load_study(toy_study), tmp_path / "out").skipped == tuple(NAMES)
+
+
+def test_more_steps_are_trained_again_and_only_they_are_evaluated(toy_study: Path, tmp_path: Path) -> None:
+    run(load_study(toy_study), tmp_path / "out")
+    before = {f.name: f.scores.read_text() for f in run_folders(tmp_path / "out")}
+    outcome = run(load_study(toy_study, ["eval.steps=[1, 2, 3]"]), tmp_path / "out")
+    assert outcome.done == tuple(NAMES)
+    for folder in run_folders(tmp_path / "out"):
+        assert folder.scores.read_text().startswith(before[folder.name])  # nothing that was committed is touched
+        assert {line["step"] for line in read_scores(folder)} == {0, 1, 2, 3, 4}
+        assert "trained again" in folder.log.read_text()
+    run(load_study(toy_study, ["eval.steps=[1, 2, 3]"]), tmp_path / "new")
+    same(tmp_path / "out", tmp_path / "new")
+
+
+def test_damaged_records_of_done_runs_are_made_anew(toy_study: Path, tmp_path: Path) -> None:
+    run(load_study(toy_study), tmp_path / "out")
+    run(load_study(toy_study), tmp_path / "again")
+    path = run_folders(tmp_path / "out")[0].records(2, "away")
+    path.write_bytes(b"\0" + path.read_bytes()[1:])
+    told = oodles("analyse", tmp_path / "out")
+    assert f"note: {path}: damaged or missing" in told.stderr
+    assert "lost: the records of step 2, test set 'away'" in told.stderr
+    assert oodles("run", toy_study, "--out", tmp_path / "out", "--verify").returncode == 0
+    same(tmp_path / "out", tmp_path / "again")
+
+
+def test_workers_share_the_runs(toy_study: Path, tmp_path: Path) -> None:
+    done = oodles("run", toy_study, "--out", tmp_path / "out", "--workers", "2", "--json", OODLES_TEST="1")
+    assert done.returncode == 0, done.stderr
+    assert sorted(json.loads(done.stdout)["done"]) == NAMES
+    run(load_study(toy_study), tmp_path / "one")
+    same(tmp_path / "out", tmp_path / "one")
+    assert not list((tmp_path / "out" / "locks").iterdir())
+
+
+def test_cores_and_devices_are_handed_out() -> None:
+    assert shares(2, 8, ()) == (Share(4, None), Share(4, None))
+    assert [s.device for s in shares(4, 8, ("2", "5"))] == ["2", "5", "2", "5"]
+    assert shares(8, 2, ())[0].environment["OMP_NUM_THREADS"] == "1"
+    assert shares(1, 2, ("3",))[0].environment["CUDA_VISIBLE_DEVICES"] == "3"
+
+
+def test_two_commands_on_one_folder_share_the_work(toy_study: Path, tmp_path: Path) -> None:
+    code = "from oodles.cli import main; main()"
+    command = [sys.executable, "-c", code, "run", str(toy_study), "--out", str(tmp_path / "out"), "--json"]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) for _ in "ab"]
+    found = [json.loads(process.communicate()[0]) for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert sorted(name for f in found for name in f["done"]) == NAMES  # each by one of them
+    assert not any(f["failed"] for f in found)
+
+
+def test_status_shows_the_grid(toy_study: Path, tmp_path: Path) -> None:
+    run(load_study(toy_study), tmp_path / "out", only=["*_0_8"])
+    plain = oodles("status", tmp_path / "out")
+    assert re.search(r"1 runs: 1 done; \d+s a run", plain.stdout)
+    folder = RunFolder(tmp_path / "out" / "runs" / NAMES[1])
+    held = subprocess.Popen([sys.executable, "-c", HOLD, str(folder.lock)], stdout=subprocess.PIPE)
+    assert held.stdout is not None
+    held.stdout.readline()
+    write_json(tmp_path / "out" / "study.json", {**read_json(tmp_path / "out" / "study.json"), "runs": NAMES})
+    rows = json.loads(oodles("status", tmp_path / "out", "--json").stdout)
+    assert [r["status"] for r in rows] == ["done", "running"]
+    assert f"process {held.pid}" in rows[1]["reason"]
+    outcome = run(load_study(toy_study), tmp_path / "out")
+    assert [name for name, _ in outcome.held] == [NAMES[1]]  # left to whoever is at it
+    held.kill()
+    held.wait()
+    assert run(load_study(toy_study), tmp_path / "out").done == (NAMES[1],)  # a killed holder blocks nobody
+
+
+def test_a_packed_study_is_read_like_the_folder(toy_study: Path, tmp_path: Path) -> None:
+    run(load_study(toy_study), tmp_path / "out")
+    done = oodles("pack", tmp_path / "out", "--json")
+    file = Path(json.loads(done.stdout)["file"])
+    assert file == tmp_path / "out.oodles.zip"
+    pd.testing.assert_frame_equal(read_runs(file), read_runs(tmp_path / "out"))
+    pd.testing.assert_frame_equal(read_records(file), read_records(tmp_path / "out"))
+    assert oodles("analyse", file, "--json").stdout == oodles("analyse", tmp_path / "out", "--json").stdout
+    assert oodles("report", file, "--out", tmp_path / "report.html").returncode == 0
+    first = file.read_bytes()
+    assert pack(tmp_path / "out").path.read_bytes() == first  # equal results make equal files
+    assert b"adapter_model" not in first
+    assert b"sits down today" not in first  # no text of the data
+    file.write_bytes(first[: len(first) // 2])
+    with pytest.raises(StoreError, match="cannot be read as a packed study"):
+        read_runs(file)
+
+
+def test_output_dir_is_the_default_root(toy_study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path / "big-disk"))
+    assert load_study(toy_study).out == str(tmp_path / "big-disk" / "runs" / "toy")
+    monkeypatch.delenv("OUTPUT_DIR")
+    assert load_study(toy_study).out == "runs/toy"
+
+
+def test_a_whole_study_is_read_quickly(tmp_path: Path) -> None:
+    """144 runs x 40 steps x 8 sets; the bound is generous, the benchmark has the figure."""
+    write_runs(tmp_path, 144, 40, 8)
+    start = time.perf_counter()
+    table = read_runs(tmp_path)
+    seconds = time.perf_counter() - start
+    assert len(table) == 144 * 40 * 8 * 6
+    assert table.value[table.metric == "accuracy"].iloc[9] == 0.02  # run 0, step 1, set 1
+    assert seconds < 8  # on a busy machine; about one where nothing else runs
