@@ -59,12 +59,19 @@ def tiny_model() -> Path:
 
 
 @pytest.fixture(scope="session")
-def smollm2_tokenizer() -> Any:
-    from oodles.fetch import is_fetched
-    from oodles.models import load_tokenizer, resolve_model
+def smollm2() -> Path:
+    """The folder of the real model."""
+    from oodles.fetch import is_fetched, model_folder
 
     if not is_fetched("smollm2-135m-q4"):
         missing("the model is not in the cache: oodles fetch smollm2-135m-q4")
+    return model_folder("smollm2-135m-q4")
+
+
+@pytest.fixture(scope="session")
+def smollm2_tokenizer(smollm2: Path) -> Any:
+    from oodles.models import load_tokenizer, resolve_model
+
     return load_tokenizer(resolve_model("smollm2-135m-q4"))
 
 
