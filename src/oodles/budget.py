@@ -30,7 +30,7 @@ from oodles.train import Candidates, encode_shots
 
 UTILISATION = (0.3, 0.8)  # of the rate that matrix products alone reach
 CHARACTERS_PER_TOKEN = 4.3  # of English prompts, where the tokenizer is not here
-HEAP = 1.7  # what a CPU's allocator holds per byte in use: 1.5 to 1.8 with glibc, whose heap keeps gaps between tensors
+GAPS = 0.7  # what glibc's heap holds on to beside a training step's tensors: 0.6 to 0.8 of them, measured on a CPU
 MOMENTS = {"adamw": 2, "adafactor": 0, "sgd": 0}  # numbers an optimiser keeps for each one that is trained
 
 # bytes around the numbers, as this version writes them
@@ -253,21 +253,26 @@ def _adapter_file(footprint: Footprint) -> int:
 
 
 def _memory(footprint: Footprint, work: Sequence[Work], process: int) -> dict[str, Memory]:
-    """Of each run of a model. One training step is gone through, with the largest batch; others are in proportion."""
+    """Of each run of a model. The largest batch goes through a training step; smaller ones are taken in proportion."""
     largest = max(work, key=lambda one: one.batch[0] * one.batch[1])
-    per_token = training_bytes(footprint, largest.shots, *largest.batch) / (largest.batch[0] * largest.batch[1])
+    recipe, shots = largest.spec.recipe, largest.shots
+    training = plain = training_bytes(footprint, shots, largest.batch)
+    if recipe.gradient_checkpointing:
+        training = training_bytes(footprint, shots, largest.batch, checkpointing=True)
     batches = {size.batch for one in work for size in one.sets.values()}
-    on_cpu = device_name() == "cpu"
-    at_once, held = (torch.get_num_threads(), HEAP) if on_cpu else (1, 1.0)  # batches scored at a time
-    scoring = at_once * scoring_bytes(footprint, *max(batches, key=lambda batch: batch[0] * batch[1] ** 2))
+    scoring = scoring_bytes(footprint, *max(batches, key=lambda batch: batch[0] * batch[1] ** 2))
+    if device_name() == "cpu":  # the gaps are those of a plain step, with checkpointing too
+        training += round(GAPS * plain)
+        scoring *= torch.get_num_threads()  # a batch per core
+    share = {one.spec.name: one.batch[0] * one.batch[1] / (largest.batch[0] * largest.batch[1]) for one in work}
     return {
-        one.spec.name: Memory(
+        name: Memory(
             process=process,
             weights=footprint.weights,
-            adapter=footprint.adapter_bytes * (1 + MOMENTS[one.spec.recipe.optimiser]),
-            batch=round(held * max(per_token * one.batch[0] * one.batch[1], scoring)),
+            adapter=footprint.adapter_bytes * (1 + MOMENTS[recipe.optimiser]),
+            batch=max(round(part * training), scoring),
         )
-        for one in work
+        for name, part in share.items()
     }
 
 

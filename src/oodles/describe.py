@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -145,12 +145,13 @@ def describe_status(root: Path, grid: Grid | None = None) -> list[dict[str, Any]
 
 
 def _describe_folder(folder: RunFolder, holder: str) -> dict[str, Any]:
-    status, step, count = folder.status, "", 0
+    status, count = folder.status, 0
+    step: int | str = ""
     try:
-        lines = folder.scores.read_bytes().splitlines()
-        count, step = len(lines), max(json.loads(line)["step"] for line in lines[-16:])  # the newest stand last
-    except (OSError, ValueError):
-        pass  # none yet, or torn: reading tells
+        steps = STEP.findall(folder.scores.read_bytes())  # a glance: reading tells what is damaged
+        count, step = len(steps), max(map(int, steps), default="")
+    except OSError:
+        pass  # none yet
     reason = read_json(folder.failed).get("reason", "") if status == "failed" else holder
     return {
         "run": folder.name,
@@ -159,6 +160,9 @@ def _describe_folder(folder: RunFolder, holder: str) -> dict[str, Any]:
         "scores": count,
         "reason": reason,
     }
+
+
+STEP = re.compile(rb'^{"step": (\d+)', flags=re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

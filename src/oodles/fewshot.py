@@ -22,9 +22,21 @@ def draw(examples: Sequence[Example], train_set: str, shots: int, data_seed: int
     >>> [e.label for e in draw(rows, "toy", 4, 0).examples].count("a")
     2
     """
+    return draw_from(group(examples), train_set, shots, data_seed, nested=nested)
+
+
+def group(examples: Sequence[Example]) -> dict[str, list[Example]]:
+    """A train set by label, in the order of its ids: the draw must not depend on the order of the file."""
     by_label: dict[str, list[Example]] = defaultdict(list)
-    for example in sorted(examples, key=lambda e: e.id):  # the draw must not depend on the order of the file
+    for example in sorted(examples, key=lambda e: e.id):
         by_label[example.label].append(example)
+    return dict(by_label)
+
+
+def draw_from(
+    by_label: Mapping[str, list[Example]], train_set: str, shots: int, data_seed: int, *, nested: bool = False
+) -> Draw:
+    """A draw from a set that is grouped already; a grid draws from the same set many times."""
     labels = sorted(by_label)
     if shots % len(labels):
         raise ConfigError(

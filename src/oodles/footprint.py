@@ -74,8 +74,6 @@ def draw_footprint(outline: torch.nn.Module, spec: RunSpec) -> Footprint:
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     with torch.device("meta"):
         adapted: Any = attach_lora(model, spec.lora, 0, spec.model)
-    if spec.recipe.gradient_checkpointing:
-        adapted.gradient_checkpointing_enable({"use_reentrant": False})
     trained = [p for p in adapted.parameters() if p.requires_grad]
     return Footprint(
         model=adapted,
@@ -119,11 +117,20 @@ def _time_product(rows: int, columns: int, dtype: torch.dtype, seconds: float) -
 # memory
 
 
-def training_bytes(footprint: Footprint, shots: Candidates, rows: int, width: int, reads: int) -> int:
-    """The most that tensors hold in a training step of so many sequences: activations, gradients, logits."""
+def training_bytes(
+    footprint: Footprint, shots: Candidates, batch: tuple[int, int, int], *, checkpointing: bool = False
+) -> int:
+    """The most that tensors hold in a training step: activations, gradients, logits.
+
+    `batch` is the number of sequences, their length, and the number of positions at which the loss is taken.
+    """
     model = footprint.model.train()
+    if checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    else:
+        model.gradient_checkpointing_disable()
     with _fused_attention(), Shapes(model) as live:
-        _loss(model, shots, rows, width, reads).backward()
+        _loss(model, shots, *batch).backward()
     model.zero_grad()
     return int(live.peak)
 

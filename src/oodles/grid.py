@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from itertools import product
 
 from oodles.errors import ConfigError
-from oodles.fewshot import draw
+from oodles.fewshot import draw_from, group
 from oodles.models import precision_of, resolve_model
 from oodles.patterns import render
 from oodles.records import Draw, Example, ModelSpec, Pattern, Recipe, RunSpec, Study, Suite, content_hash, role_of
@@ -51,7 +51,8 @@ def expand(study: Study) -> Grid:
     data_seeds: tuple[int | None, ...] = (None,) if study.data_seeds == "seed" else study.data_seeds
     cells = product(models, study.train_sets, patterns, study.shots, study.seeds, data_seeds)
     drawn: dict[tuple[str, int, int], Draw] = {}  # runs of several models share their draws
-    jobs = tuple(_job(study, suite, train, hashes, recipes, drawn, *cell) for cell in cells)
+    groups = {name: group(examples) for name, examples in train.items()}
+    jobs = tuple(_job(study, suite, groups, hashes, recipes, drawn, *cell) for cell in cells)
     repeated = {name for name, count in Counter(job.spec.name for job in jobs).items() if count > 1}
     if repeated:
         raise ConfigError(
@@ -63,7 +64,7 @@ def expand(study: Study) -> Grid:
 def _job(
     study: Study,
     suite: Suite,
-    train: Mapping[str, tuple[Example, ...]],
+    train: Mapping[str, Mapping[str, list[Example]]],
     hashes: Mapping[str, str],
     recipes: Mapping[ModelSpec, Recipe],
     draws: dict[tuple[str, int, int], Draw],
@@ -76,7 +77,7 @@ def _job(
 ) -> Job:
     key = (train_set, shots, seed if data_seed is None else data_seed)
     if key not in draws:
-        draws[key] = draw(train[train_set], *key, nested=study.draw == "nested")
+        draws[key] = draw_from(train[train_set], *key, nested=study.draw == "nested")
     drawn = draws[key]
     used = pattern_for(suite, suite.train_sets[train_set], pattern)
     draw_hash = drawn.hash

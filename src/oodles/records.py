@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +20,11 @@ Precision = Literal["auto", "fp32", "bf16", "fp16"]  # auto: what the weights ar
 
 SHOTS = "shots"  # the name under which a run's own shots are evaluated
 IDENTITY_VERSION = 2  # first part of every run id; raise it when the meaning of a run id changes
+
+
+def _flat(record: Any) -> dict[str, Any]:
+    """The fields of a record that holds no other; asdict copies deeply, which ten thousand runs feel."""
+    return {f.name: getattr(record, f.name) for f in fields(record)}
 
 
 def content_hash(value: Any) -> str:
@@ -311,8 +316,8 @@ class RunSpec:
             "model": model,
             "train": [self.train_set, self.train_hash, self.draw_hash, self.shots],
             "pattern": self.pattern.identity,
-            "lora": asdict(self.lora),
-            "recipe": asdict(self.recipe),
+            "lora": _flat(self.lora),
+            "recipe": _flat(self.recipe),
             "seeds": [self.seed, self.data_seed],
         }
         return f"{IDENTITY_VERSION}-{content_hash(decided)}"

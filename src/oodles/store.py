@@ -433,7 +433,7 @@ def _checked(text: bytes) -> dict[str, Any] | None:
     if mark and told != b"%d}" % zlib.crc32(body):
         return None
     try:
-        line = json.loads(text)
+        line = json.loads(text.decode())
     except ValueError:
         return None
     if not isinstance(line, dict) or not line.keys() >= {"step", "test_set", "prompts", "metrics"}:
