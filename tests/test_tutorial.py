@@ -15,7 +15,8 @@ import pytest
 from transformers import Trainer
 
 from conftest import oodles
-from oodles.store import read_runs, run_folders
+from oodles.reading import read_runs
+from oodles.store import run_folders
 
 PAGE = (Path(__file__).parent.parent / "docs" / "your-own-trainer.md").read_text()
 SMALLER_TRAINING = {

@@ -18,7 +18,7 @@ from oodles.callback import render_sets
 from oodles.errors import ModelError
 from oodles.footprint import Footprint, device_name, draw_footprint, resident_bytes, scoring_bytes, training_bytes
 from oodles.grid import Grid, schedule_of
-from oodles.models import load_config, load_tokenizer, outline_model
+from oodles.models import load_tokenizer, outline_model
 from oodles.packing import ROW_TOKENS, Sequences, pack
 from oodles.patterns import render
 from oodles.progress import duration
@@ -30,7 +30,11 @@ from oodles.train import Candidates, encode_shots
 
 UTILISATION = (0.3, 0.8)  # of the rate that matrix products alone reach
 CHARACTERS_PER_TOKEN = 4.3  # of English prompts, where the tokenizer is not here
-GAPS = 0.7  # what glibc's heap holds on to beside a training step's tensors: 0.6 to 0.8 of them, measured on a CPU
+NOT_HERE = (
+    f"tokens are estimated, {CHARACTERS_PER_TOKEN} characters each, and nothing is said of arithmetic, time, memory and"
+    " adapters on disk, because it is not here"
+)
+GAPS = 0.75  # what glibc's heap holds on to beside a training step's tensors: 0.6 to 0.8 of them, measured on a CPU
 MOMENTS = {"adamw": 2, "adafactor": 0, "sgd": 0}  # numbers an optimiser keeps for each one that is trained
 
 # bytes around the numbers, as this version writes them
@@ -51,7 +55,7 @@ class Cost:
     prompt_tokens: int  # of the evaluations that are not taken over
     computed_tokens: int  # what goes through the model for them: a shared beginning counts once
     training_tokens: int  # padding left out
-    arithmetic: float  # floating-point operations; nan if the model's config is not here
+    arithmetic: float  # floating-point operations; nan if the model is not here
     seconds_low: float  # the arithmetic, at the higher utilisation
     seconds_high: float
     disk: int  # bytes
@@ -78,7 +82,7 @@ class RunBudget:
     run: str
     group: Group
     cost: Cost
-    memory: Memory | None  # None if the model's config is not here
+    memory: Memory | None  # None if the model is not here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,41 +131,51 @@ def _share(cost: Cost, runs: int) -> Cost:
 
 def budget_of(grid: Grid, done: Collection[str] = (), say: Callable[[str], None] = lambda _: None) -> Budget:
     """Counts and estimates of every run of a study; runs that are done pass on their scores of step 0."""
-    readers = {job.spec.model: Reader.of(job.spec) for job in grid.jobs}
-    work = list(_work(grid, readers, done, say))
-    footprints: dict[ModelSpec, Footprint] = {}
-    notes = [note for reader in readers.values() for note in reader.notes]
-    for spec in {one.spec.model: one.spec for one in work}.values():
-        say(f"outlining {spec.model.label}")
-        try:
-            outline = outline_model(spec.model)
-        except ModelError as error:
-            notes.append(f"{spec.model.label}: no arithmetic, time, memory and adapters on disk ({error})")
-        else:
-            footprints[spec.model] = draw_footprint(outline, spec)
+    models, notes = _look_up(grid, say)
+    work = {one.spec.name: one for one in _work(grid, models, done, say)}
     process = resident_bytes() if device_name() == "cpu" else 0  # as in a run: packages and data are loaded
     memory: dict[str, Memory] = {}
-    for model, footprint in footprints.items():
+    for model, reader in models.items():
         say(f"a training step of {model.label}, without its weights")
         try:
-            memory |= _memory(footprint, [one for one in work if one.spec.model == model], process)
+            memory |= _memory(reader.footprint, [w for w in work.values() if w.spec.model == model], process)
         except RuntimeError as error:  # it asks its tensors for their content
             notes.append(f"{model.label}: no memory, the model cannot be gone through without weights ({error})")
-    found = {one.spec.name: one for one in work}
     return Budget(
         runs=tuple(
             RunBudget(
                 run=name,
-                group=found[name].group,
-                cost=_cost(found[name], footprints.get(found[name].spec.model)),
+                group=work[name].group,
+                cost=_cost(work[name], models[work[name].spec.model].footprint),
                 memory=memory.get(name),
             )
             for name in (job.spec.name for job in grid.jobs)
         ),
         device=device_name(),
-        rates={model.label: footprint.rate for model, footprint in footprints.items()},
+        rates={model.label: reader.footprint.rate for model, reader in models.items() if reader.footprint},
         notes=tuple(notes),
     )
+
+
+def _look_up(grid: Grid, say: Callable[[str], None]) -> tuple[dict[ModelSpec, Reader], list[str]]:
+    """Tokenizer and footprint of every model, and what is to be said of those that are not here."""
+    models, notes = {}, []
+    for spec in {job.spec.model: job.spec for job in grid.jobs}.values():
+        say(f"outlining {spec.model.label}")
+        budget = spec.evaluation.batch_tokens or BATCH_TOKENS.get(device_name(), BATCH_TOKENS_ELSEWHERE)
+        try:
+            outline, tokenizer = outline_model(spec.model), load_tokenizer(spec.model)
+        except ModelError as error:
+            notes.append(f"{spec.model.label}: {NOT_HERE} ({error})")
+            models[spec.model] = Reader(batch_tokens=budget)
+            continue
+        models[spec.model] = Reader(
+            batch_tokens=budget,
+            tokenizer=tokenizer,
+            limit=context_limit(outline.config),
+            footprint=draw_footprint(outline, spec),
+        )
+    return models, notes
 
 
 # one run
@@ -196,23 +210,28 @@ class Work:
 
 
 def _work(
-    grid: Grid, readers: Mapping[ModelSpec, Reader], done: Collection[str], say: Callable[[str], None]
+    grid: Grid, models: Mapping[ModelSpec, Reader], done: Collection[str], say: Callable[[str], None]
 ) -> Iterator[Work]:
     """All runs in tokens, finished ones first; the first run of a model scores it untrained, the others take over."""
-    rendered: dict[tuple[str, str], list[PromptSet]] = {}
+    rendered: dict[tuple[str, str], dict[tuple[str, str], PromptSet]] = {}
     donors: dict[ModelSpec, Sizes] = {}
     for job in sorted(grid.jobs, key=lambda job: job.spec.name not in done):
-        spec, reader, key = job.spec, readers[job.spec.model], (job.spec.pattern.name, job.spec.train_set)
+        spec, reader, key = job.spec, models[job.spec.model], (job.spec.pattern.name, job.spec.train_set)
         say(f"counting tokens of {spec.name}")
         if key not in rendered:
-            sets = render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation)
-            rendered[key] = [one.prompts for one in sets]
-        own = [render(spec.pattern, job.draw.examples, SHOTS)] if spec.evaluation.shots else []
-        sizes = {(prompts.name, prompts.hash): reader.size(prompts) for prompts in rendered[key] + own}
+            rendered[key] = _keyed(
+                one.prompts for one in render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation)
+            )
+        own = _keyed([render(spec.pattern, job.draw.examples, SHOTS)] if spec.evaluation.shots else [])
+        sizes = {at: reader.size(at, prompts) for at, prompts in (rendered[key] | own).items()}
         taken = frozenset(donors.setdefault(spec.model, {}).keys() & sizes.keys())
         donors[spec.model] = donors[spec.model] or sizes
         shots = reader.shots(render(spec.pattern, job.draw.examples, spec.train_set), spec)
         yield Work(spec=spec, shots=shots, sets=sizes, taken=taken)
+
+
+def _keyed(sets: Iterable[PromptSet]) -> dict[tuple[str, str], PromptSet]:
+    return {(prompts.name, prompts.hash): prompts for prompts in sets}
 
 
 def _cost(work: Work, footprint: Footprint | None) -> Cost:
@@ -252,8 +271,10 @@ def _adapter_file(footprint: Footprint) -> int:
     return footprint.adapter_bytes + ADAPTER_TENSOR * footprint.adapter_tensors + ADAPTER_CONFIG
 
 
-def _memory(footprint: Footprint, work: Sequence[Work], process: int) -> dict[str, Memory]:
+def _memory(footprint: Footprint | None, work: Sequence[Work], process: int) -> dict[str, Memory]:
     """Of each run of a model. The largest batch goes through a training step; smaller ones are taken in proportion."""
+    if footprint is None:
+        return {}
     largest = max(work, key=lambda one: one.batch[0] * one.batch[1])
     recipe, shots = largest.spec.recipe, largest.shots
     training = plain = training_bytes(footprint, shots, largest.batch)
@@ -295,26 +316,15 @@ Sizes = dict[tuple[str, str], SetSize]  # by name and hash of the rendered set
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reader:
-    """Counts tokens with a model's tokenizer, or by characters if it is not here; every set once."""
+    """Counts tokens with a model's tokenizer, or by characters if the model is not here; every set once."""
 
-    tokenizer: Any
-    limit: int | None
     batch_tokens: int
-    notes: tuple[str, ...] = ()
+    tokenizer: Any = None
+    limit: int | None = None  # of tokens
+    footprint: Footprint | None = None
     known: Sizes = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, spec: RunSpec) -> Reader:
-        batch_tokens = spec.evaluation.batch_tokens or BATCH_TOKENS.get(device_name(), BATCH_TOKENS_ELSEWHERE)
-        try:
-            limit = context_limit(load_config(spec.model))
-            return cls(tokenizer=load_tokenizer(spec.model), limit=limit, batch_tokens=batch_tokens)
-        except ModelError as error:
-            note = f"{spec.model.label}: tokens are estimated, {CHARACTERS_PER_TOKEN} characters each ({error})"
-            return cls(tokenizer=None, limit=None, batch_tokens=batch_tokens, notes=(note,))
-
-    def size(self, prompts: PromptSet) -> SetSize:
-        key = (prompts.name, prompts.hash)
+    def size(self, key: tuple[str, str], prompts: PromptSet) -> SetSize:
         if key not in self.known:
             self.known[key] = self._measure(prompts)
         return self.known[key]
