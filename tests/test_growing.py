@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -180,3 +181,23 @@ def test_a_whole_study_is_read_quickly(tmp_path: Path) -> None:
     assert len(table) == 144 * 40 * 8 * 6
     assert table.value[table.metric == "accuracy"].iloc[9] == 0.02  # run 0, step 1, set 1
     assert seconds < 8  # on a busy machine; about one where nothing else runs
+
+
+def test_ctrl_c_stops_all_workers_and_leaves_no_lock(toy_study: Path, tmp_path: Path) -> None:
+    toy_study.write_text(toy_study.read_text().replace("epochs = 2", "epochs = 300"))
+    command = ["run", str(toy_study), "--out", str(tmp_path / "out"), "--workers", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from oodles.cli import main; main()", *command],
+        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    deadline = time.monotonic() + 200
+    while len(list((tmp_path / "out" / "runs").glob("*/scores.jsonl"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 130, told
+    assert told.splitlines()[-1] == f"stopped; the same command goes on in {tmp_path / 'out'}"
+    assert "Traceback" not in told
+    assert not list((tmp_path / "out" / "locks").iterdir())
+    assert {f.status for f in run_folders(tmp_path / "out")} == {"started"}
