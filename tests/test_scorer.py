@@ -152,12 +152,14 @@ def test_a_set_added_later_equals_one_that_was_there_from_the_start(trained: Pat
     assert {(r["a"], r["b"]) for r in json.loads(more.stdout)} == {("far", "late/u")}
 
 
-def test_run_says_which_sets_finished_runs_lack(trained: Path, tmp_path: Path) -> None:
+def test_run_scores_the_sets_that_finished_runs_lack(trained: Path, tmp_path: Path) -> None:
+    """The study has grown by a test set: it is scored from the kept adapters, nothing is trained."""
     shutil.copytree(trained / "three", tmp_path / "three")
-    done = oodles("run", trained / "study.toml", "--out", tmp_path / "three")
-    assert done.returncode == 0
-    assert "2 finished runs lack test set 'late'" in done.stderr
-    assert "oodles score --runs" in done.stderr
+    done = oodles("run", trained / "study.toml", "--out", tmp_path / "three", "--json")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["done"]) == 2
+    for seed in (0, 1):
+        assert same_records(tmp_path / "three", trained / "four", f"{TINY}_home_{seed}_8", "late")
 
 
 def test_a_killed_scorer_goes_on_and_gives_the_same(trained: Path, tmp_path: Path) -> None:
