@@ -293,8 +293,11 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
     def _evaluate(self, model: Any, state: Any) -> None:
         """Score what is not committed yet."""
         started, values = time.monotonic(), {}
-        step = state.global_step
-        if self._is_committed(step):
+        step, committed = state.global_step, self._is_committed(state.global_step)
+        adapter = self._folder.adapter(step)
+        if self._evaluation.keep_adapters and state.is_world_process_zero and not (committed and adapter.is_dir()):
+            save_adapter(model, adapter)  # before the scores, which say that the step is there
+        if committed:
             return
         donated = self._donated(step)
         for prompts in self._sets:
@@ -318,8 +321,6 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
             self._tell(work=work)
         if not state.is_world_process_zero:
             return
-        if self._evaluation.keep_adapters:
-            save_adapter(model, self._folder.adapter(step))
         text = evaluation_line(step, state.max_steps, self._loss, values, self._in_domain)
         seconds = time.monotonic() - started
         self._clock.evaluated(seconds)

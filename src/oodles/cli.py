@@ -416,6 +416,8 @@ def _waiting() -> Iterator[Callable[[str], None]]:
         yield status.update
 
 
+LISTED = 60  # runs; of more, only those that matter are listed
+
 Only = Annotated[
     list[str] | None,
     typer.Option("--only", help="Only these runs: names of runs or models, with * and ?. May be repeated."),
@@ -489,7 +491,7 @@ def _dry_run(study: Any, root: Path, only: list[str], shots: list[int], as_json:
     _print_table("per run, counted", *table_of_counts(budget))
     _print_table("\nper run, estimated", *table_of_estimates(budget))
     print("\n" + "\n".join([*sum_lines(budget, status), *basis_lines(budget)]))
-    if (root / "study.json").is_file():
+    if (root / "study.json").is_file() or len(status) <= LISTED:
         would = [[run, state, "skip" if state == "done" else "run"] for run, state in status.items()]
         _print_table(f"\n{root}", ["run", "status", "would"], would)
 
@@ -682,7 +684,7 @@ def status(
         if watch and sys.stdout.isatty():
             print("\033[2J\033[H", end="")
         columns = ["run", "status", "step", "scores", "reason"]
-        listed = [r for r in rows if all_runs or len(rows) <= 60 or r["status"] in ("running", "failed")]
+        listed = [r for r in rows if all_runs or len(rows) <= LISTED or r["status"] in ("running", "failed")]
         if listed:
             _print_table("", columns, [[str(r[c]) for c in columns] for r in listed])
         counted = ", ".join(f"{n} {name}" for name, n in pace.counts.items())
