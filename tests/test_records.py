@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from oodles.records import (
+    Draw,
     Evaluation,
+    Example,
     Lora,
     ModelSpec,
     Pattern,
@@ -15,6 +17,7 @@ from oodles.records import (
     PromptSet,
     Recipe,
     RunSpec,
+    content_hash,
     role_of,
 )
 
@@ -98,3 +101,10 @@ def test_prompt_set_hash_sees_text_order_and_gold() -> None:
 def test_role_is_per_run() -> None:
     assert role_of("mnli", "mnli") == "in_domain"
     assert role_of("mnli", "snli") == "ood"
+
+
+def test_a_draw_is_known_by_the_content_of_its_examples() -> None:
+    rows = tuple(Example(id=str(i), fields={"premise": f'é "{i}"', "a": "b"}, label="e", answer=i) for i in range(3))
+    drawn = Draw(train_set="t", shots=3, data_seed=0, examples=rows)
+    assert drawn.hash == content_hash([[e.id, dict(e.fields), e.label, e.answer] for e in rows])
+    assert drawn.hash == drawn.hash != Draw(train_set="t", shots=2, data_seed=0, examples=rows[:2]).hash

@@ -18,7 +18,7 @@ from oodles.presets import LLAMA, PRESETS, preset_of, training_bytes, weight_byt
 from oodles.records import DataSet, ModelSpec, Precision, Suite
 from oodles.slices import resolve_slice, slice_columns, slice_names
 from oodles.sources import load_examples, load_origin, locate
-from oodles.store import RunFolder, read_json, read_scores, run_folders
+from oodles.store import RunFolder, read_json, read_scores, run_folders, run_names
 from oodles.suite import list_suites, load_suite, pattern_for, pattern_of
 from oodles.tokens import context_limit
 
@@ -137,7 +137,7 @@ def describe_status(root: Path, grid: Grid | None = None) -> list[dict[str, Any]
     """Status of each run of a folder, or of each run a study asks for."""
     at_work = {path.stem: str(read_lock(path)) for path in (root / "locks").glob("*.json") if is_held(path)}
     if grid is None:
-        found = dict.fromkeys(f.name for f in run_folders(root))
+        found = dict.fromkeys(run_names(root))
         names = [*found, *(n for n in read_json(root / "study.json").get("runs", []) if n not in found)]
     else:
         names = [j.spec.name for j in grid.jobs]

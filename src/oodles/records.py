@@ -29,7 +29,14 @@ def _flat(record: Any) -> dict[str, Any]:
 
 def content_hash(value: Any) -> str:
     """A short, stable hash of plain data; the same on every machine and Python version."""
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return _hash_text(_as_text(value))
+
+
+def _as_text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def _hash_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -323,6 +330,18 @@ class RunSpec:
         return f"{IDENTITY_VERSION}-{content_hash(decided)}"
 
 
+_TOLD: dict[int, tuple[Example, str]] = {}  # an example is in many draws of a grid
+
+
+def _told(example: Example) -> str:
+    """An example as a part of its draw's hash."""
+    kept = _TOLD.get(id(example))
+    if kept is None or kept[0] is not example:
+        told = _as_text([example.id, dict(example.fields), example.label, example.answer])
+        kept = _TOLD[id(example)] = (example, told)
+    return kept[1]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
     """The shots of a run: stored with it, not derived again."""
@@ -334,7 +353,7 @@ class Draw:
 
     @property
     def hash(self) -> str:
-        return content_hash([[e.id, dict(e.fields), e.label, e.answer] for e in self.examples])
+        return _hash_text(f"[{','.join(map(_told, self.examples))}]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

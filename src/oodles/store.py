@@ -385,11 +385,18 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def run_folders(root: str | Path) -> list[RunFolder]:
     """The run folders below a study's folder, by name."""
-    root = Path(root)
+    folders = [RunFolder(Path(root) / "runs" / name) for name in run_names(Path(root))]
+    return [f for f in folders if f.spec.is_file()]
+
+
+def run_names(root: Path) -> list[str]:
+    """What lies below a study's folder; sorted as text, for there may be thousands."""
     if not (root / "study.json").is_file():
         raise StoreError(f"{root}: no study.json; expected a folder that `oodles run` wrote")
-    folders = (RunFolder(p) for p in sorted((root / "runs").glob("*")))
-    return [f for f in folders if f.spec.is_file()]
+    if not (root / "runs").is_dir():
+        return []
+    with os.scandir(root / "runs") as entries:
+        return sorted(entry.name for entry in entries if entry.is_dir())
 
 
 @dataclass(frozen=True, slots=True)
