@@ -76,6 +76,28 @@ def test_more_test_sets_are_scored_from_the_adapters(toy_study: Path, tmp_path: 
     assert run(load_study(toy_study), tmp_path / "out").skipped == tuple(NAMES)
 
 
+def test_a_folder_of_an_older_version_is_read_but_not_grown(toy_study: Path, tmp_path: Path) -> None:
+    """A run id of version 2 means a training whose first warm-up step moved nothing."""
+    out = tmp_path / "out"
+    run(load_study(toy_study, ["grid.seeds=[0]"]), out)
+    folder = run_folders(out)[0]
+    told = read_json(folder.spec)
+    write_json(folder.spec, {**told, "run_id": told["run_id"].replace("3-", "2-", 1)})
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    for command in (["run", toy_study], ["run", toy_study, "--dry-run"], ["run", toy_study, "--only", "*_1_8"]):
+        refused = oodles(*command, "--out", out)
+        assert refused.returncode == 2
+        assert f"{out}: run {NAMES[0]} was trained by another version of oodles (run id of version 2" in refused.stderr
+        assert "choose another --out" in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
+    adding = oodles("score", "--runs", out, "--suite", toy_study.parent / "toy.toml", "--add-test-set", "far")
+    assert adding.returncode == 2
+    assert "not grown" in adding.stderr
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    assert oodles("analyse", out).returncode == 0
+    assert oodles("report", out, "--out", tmp_path / "report.html").returncode == 0
+
+
 def test_more_steps_are_trained_again_and_only_they_are_evaluated(toy_study: Path, tmp_path: Path) -> None:
     run(load_study(toy_study), tmp_path / "out")
     before = {f.name: f.scores.read_text() for f in run_folders(tmp_path / "out")}

@@ -475,10 +475,11 @@ def _dry_run(study: Any, root: Path, only: list[str], shots: list[int], as_json:
     from oodles.describe import describe_status
     from oodles.grid import expand, select
     from oodles.models import require_training
-    from oodles.store import check_folder
+    from oodles.store import check_folder, check_identity
 
     grid = select(expand(study), only, shots)
     check_folder(root, study.name, grid.suite.name)
+    check_identity(root)
     status = {row["run"]: row["status"] for row in describe_status(root, grid)}
     require_training("oodles run --dry-run")
     from oodles.budget import basis_lines, budget_of, describe_budget, sum_lines, table_of_counts, table_of_estimates

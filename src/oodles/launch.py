@@ -13,7 +13,16 @@ from oodles.models import model_path, require_training
 from oodles.progress import Progress
 from oodles.records import Study
 from oodles.stopping import stop_on_signals
-from oodles.store import RunFolder, check_folder, check_members, check_same_run, claim_folder, plan_runs, write_json
+from oodles.store import (
+    RunFolder,
+    check_folder,
+    check_identity,
+    check_members,
+    check_same_run,
+    claim_folder,
+    plan_runs,
+    write_json,
+)
 from oodles.worker import How, Outcome, run_missing, work_of
 
 
@@ -62,6 +71,7 @@ def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
     for spec in {job.spec.model: job.spec for job in grid.jobs}.values():
         model_path(spec.model)  # a model that is not there is an error now, not after the first run
     check_folder(root, study.name, grid.suite.name)
+    check_identity(root)
     for job in grid.jobs:
         check_same_run(RunFolder(root / "runs" / job.spec.name), job.spec)
     audit = audit_grid(grid, notes=False)

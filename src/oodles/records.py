@@ -19,7 +19,7 @@ Role = Literal["in_domain", "ood", "other"]  # other: shown, not correlated (sho
 Precision = Literal["auto", "fp32", "bf16", "fp16"]  # auto: what the weights are published in, see models.py
 
 SHOTS = "shots"  # the name under which a run's own shots are evaluated
-IDENTITY_VERSION = 2  # first part of every run id; raise it when the meaning of a run id changes
+IDENTITY_VERSION = 3  # first part of every run id; raise it when the meaning of a run id changes
 
 
 def _flat(record: Any) -> dict[str, Any]:
@@ -247,7 +247,7 @@ class Recipe:
     schedule: Literal[
         "linear", "cosine", "constant", "constant_with_warmup", "polynomial", "inverse_sqrt", "cosine_with_restarts"
     ] = "linear"  # of the learning rate, by its transformers name
-    warmup: float = 0.1  # share of the steps
+    warmup: float = 0.1  # share of the steps; its k-th of w has k/(w+1) of the learning rate
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
     loss: Literal["vocab", "answers"] = "vocab"  # at the answer's position, over all tokens or over the answers

@@ -30,6 +30,7 @@ from oodles.scoring import predict, prepare
 from oodles.store import (
     STORE_SCHEMA,
     RunFolder,
+    check_identity,
     check_members,
     claim_folder,
     commit,
@@ -159,6 +160,7 @@ def add_test_sets(
     """Score further test sets for the finished runs of a study, from the adapters they kept."""
     check_slices(suite, tuple(names))
     stop_on_errors(audit_data(suite, tuple(names)), ())
+    check_identity(root)
     folders = [f for f in run_folders(root) if f.status == "done"]
     if not folders:
         raise StoreError(f"{root}: no finished run; `oodles status {root}` shows what is there")

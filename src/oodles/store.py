@@ -23,7 +23,7 @@ import numpy as np
 
 from oodles.errors import StoreError
 from oodles.metrics import metrics
-from oodles.records import SHOTS, Draw, Predictions, PromptSet, Role, RunSpec, describe_text
+from oodles.records import IDENTITY_VERSION, SHOTS, Draw, Predictions, PromptSet, Role, RunSpec, describe_text
 from oodles.slices import Members, is_slice
 
 STORE_SCHEMA = 1
@@ -187,6 +187,20 @@ def plan_runs(root: Path, names: Sequence[str]) -> None:
     known = list(dict.fromkeys([*held.get("runs", []), *names]))
     if known != held.get("runs"):
         write_json(root / "study.json", {**held, "runs": known})
+
+
+def check_identity(root: Path) -> None:
+    """Refuse to add to runs that an older version trained: under the same recipe it trained something else."""
+    if not (root / "study.json").is_file():
+        return
+    for folder in run_folders(root):
+        version = str(read_json(folder.spec).get("run_id") or IDENTITY_VERSION).partition("-")[0]
+        if version != str(IDENTITY_VERSION) and read_scores(folder):
+            raise StoreError(
+                f"{root}: run {folder.name} was trained by another version of oodles (run id of version {version}, here"
+                f" {IDENTITY_VERSION}), in which the same recipe means another training; it can be analysed and"
+                " reported, but not grown: choose another --out"
+            )
 
 
 def check_same_run(folder: RunFolder, spec: RunSpec) -> None:
