@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import typing
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -201,3 +202,25 @@ def test_lora_targets_are_found_or_asked_for() -> None:
     assert "query_key_value" in find_targets(tiny("gpt_neox"))
     with pytest.raises(ModelError, match="set \\[lora\\] targets"):
         attach_lora(tiny("llama"), Lora(targets=("qq_proj",)), seed=0)
+
+
+def test_several_visible_gpus_train_on_one(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIMULATED: the arguments count two GPUs; the Trainer would wrap the model in DataParallel."""
+    real = transformers.TrainingArguments._setup_devices.func
+
+    def two(arguments: Any) -> torch.device:
+        device = real(arguments)
+        arguments._n_gpu = 2
+        return device
+
+    counted = cached_property(two)
+    counted.__set_name__(transformers.TrainingArguments, "_setup_devices")
+    monkeypatch.setattr(transformers.TrainingArguments, "_setup_devices", counted)
+    assert transformers.TrainingArguments(output_dir="unused", use_cpu=True).n_gpu == 2
+    recipe = Recipe(steps=3, batch_size=4)
+    adapted, alone = (attach_lora(tiny("llama"), Lora(), seed=0) for _ in "ab")
+    fine_tune(adapted, tokenizer, planted(8), recipe, Seeds.all(0), [])
+    monkeypatch.undo()
+    fine_tune(alone, tokenizer, planted(8), recipe, Seeds.all(0), [])
+    both = zip(adapted.state_dict().values(), alone.state_dict().values(), strict=True)
+    assert all(torch.equal(a, b) for a, b in both)

@@ -23,7 +23,7 @@ from oodles.store import (
     plan_runs,
     write_json,
 )
-from oodles.worker import How, Outcome, run_missing, work_of
+from oodles.worker import How, Outcome, check_alone, run_missing, work_of
 
 
 def run(
@@ -64,6 +64,7 @@ def run(
 
 def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
     """Everything that can be wrong is found before anything is written; then the folder is this study's."""
+    check_alone()
     require_training("oodles run")
     from oodles.callback import render_sets
 

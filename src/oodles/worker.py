@@ -5,14 +5,16 @@ What is there is found anew for each run, step and test set; a run is written by
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from oodles.errors import OodlesError, StoreError
+from oodles.errors import ConfigError, OodlesError, StoreError
 from oodles.grid import Grid, Job, schedule_of
 from oodles.locks import release, take
+from oodles.models import free_memory
 from oodles.stopping import Stop, Stopped
 from oodles.store import RunFolder, is_damaged, log_line, mend_scores, read_json, read_scores, write_json
 
@@ -60,6 +62,16 @@ class _Tally:
         )
 
 
+def check_alone() -> None:
+    """Refuse a launcher of several processes for one training: here a run is trained by one process."""
+    size = os.environ.get("WORLD_SIZE", "")
+    if size.isdigit() and int(size) > 1:
+        raise ConfigError(
+            f"oodles run: WORLD_SIZE is {size}: a launcher (torchrun, accelerate launch) has started it {size} times,"
+            " but a run is trained by one process; start it once, without the launcher; --workers N uses N GPUs"
+        )
+
+
 def run_missing(grid: Grid, root: Path, how: How, listen: Callable[..., None], stop: Stop) -> Outcome:
     """Go through the runs; each is made by whoever holds its lock."""
     from oodles.callback import Heard
@@ -81,6 +93,7 @@ def run_missing(grid: Grid, root: Path, how: How, listen: Callable[..., None], s
                 reason = _try(job, grid, folder, listen, folders, stop)
             finally:
                 release(folder.lock)
+            free_memory()  # before the next model is loaded; out here no traceback holds this one
             if reason is None:
                 tally.done.append(folder.name)
             else:
