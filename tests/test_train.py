@@ -132,6 +132,13 @@ def test_the_same_seed_gives_the_same_adapter_to_the_bit(tokenizer: Any) -> None
     assert not all(torch.equal(first[k], other[k]) for k in first)
 
 
+def test_the_largest_seed_that_a_study_may_name_trains(tokenizer: Any) -> None:
+    model = attach_lora(tiny("llama"), Lora(), seed=2**32 - 1)
+    fine_tune(model, tokenizer, planted(4), Recipe(steps=1, batch_size=4), Seeds.all(2**32 - 1), [])
+    with pytest.raises(ValueError, match="Seed must be between"):
+        fine_tune(model, tokenizer, planted(4), Recipe(steps=1, batch_size=4), Seeds.all(2**32), [])
+
+
 def test_the_loss_over_answers_is_the_choice_that_is_scored(tokenizer: Any) -> None:
     """Cross-entropy over the scores of the answers, whether they have one token or several."""
     for answers in ((" Yes", " No"), (" Yes of course", " No not")):

@@ -231,7 +231,7 @@ class Lora:
     alpha: int = 16
     dropout: float = 0.0
     targets: tuple[str, ...] = ()
-    bias: str = "none"
+    bias: Literal["none", "all", "lora_only"] = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
