@@ -91,6 +91,11 @@ class RunFolder:
         return self.path / "adapters" / str(step)
 
     @property
+    def superseded(self) -> Path:
+        """Lines that counted until a repeated training took another course."""
+        return self.path / "superseded.jsonl"
+
+    @property
     def status(self) -> Status:
         if self.done.is_file():
             return "done"
@@ -254,6 +259,22 @@ def drop_scores(folder: RunFolder, after: int) -> None:
     kept = [line for line in lines if line["step"] <= after]
     if len(kept) < len(lines):
         write_text(folder.scores, "".join(written(line) for line in kept))
+
+
+def supersede(folder: RunFolder, step: int) -> None:
+    """A repeated training took another course: what the earlier one left from a step on no longer counts.
+
+    Its lines are kept aside. A kill in between leaves lines without an adapter, which are compared and dropped anew.
+    """
+    lines = [line for line in read_scores(folder) if line["step"] >= step]
+    with disk_errors(folder.path):
+        folder.done.unlink(missing_ok=True)
+        for path in (folder.path / "adapters").glob("*"):
+            if path.name.isdigit() and int(path.name) >= step:
+                shutil.rmtree(path)
+    for line in lines:
+        _append(folder.superseded, line)
+    drop_scores(folder, step - 1)
 
 
 def copy_score(donor: RunFolder, folder: RunFolder, line: Mapping[str, Any], role: Role) -> None:
@@ -461,6 +482,17 @@ def _checked(text: bytes) -> dict[str, Any] | None:
         return None
     line.pop("crc", None)
     return line
+
+
+def same_scores(folder: RunFolder, line: Mapping[str, Any], predictions: Predictions) -> bool:
+    """Whether the records of a line hold just these scores."""
+    import pyarrow.parquet as pq
+
+    if not records_are_whole(folder, line):
+        return False
+    table = pq.read_table(records_file(folder, line))
+    held = [table.column(name).to_numpy() for name in table.column_names if name.startswith("score:")]
+    return np.array_equal(np.stack(held, axis=1), predictions.scores.astype(np.float32))
 
 
 def is_damaged(folder: RunFolder) -> bool:

@@ -16,7 +16,7 @@ from oodles.grid import Grid, Job, schedule_of
 from oodles.locks import release, take
 from oodles.models import free_memory
 from oodles.stopping import Stop, Stopped
-from oodles.store import RunFolder, is_damaged, log_line, mend_scores, read_json, read_scores, write_json
+from oodles.store import RunFolder, is_damaged, log_line, mend_scores, read_json, write_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,28 +106,16 @@ def run_missing(grid: Grid, root: Path, how: How, listen: Callable[..., None], s
 
 def _settled(job: Job, grid: Grid, folder: RunFolder, how: How, tally: _Tally) -> bool:
     """Whether there is nothing to do for a run; if so, it is counted."""
+    from oodles.runner import lacking
+
     status = folder.status
-    if status == "done" and not lacking(job, grid, folder) and not (how.verify and is_damaged(folder)):
+    if status == "done" and not lacking(job, grid.suite, folder) and not (how.verify and is_damaged(folder)):
         tally.skipped.append(folder.name)
         return True
     if status == "failed" and not how.retry:
         tally.failed_before.append((folder.name, str(read_json(folder.failed).get("reason"))))
         return True
     return False
-
-
-def lacking(job: Job, grid: Grid, folder: RunFolder) -> set[tuple[int, str]]:
-    """What of a run's evaluations is not committed: step and test set."""
-    from oodles.callback import rendered_hashes
-
-    wanted = rendered_hashes(grid.suite, job.spec, job.draw.examples)
-    held = {(line["step"], line["test_set"], line["prompts"]) for line in read_scores(folder)}
-    return {
-        (step, name)
-        for step in schedule_of(job.spec)
-        for name, prompts in wanted.items()
-        if (step, name, prompts) not in held
-    }
 
 
 def _try(
