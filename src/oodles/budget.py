@@ -39,7 +39,7 @@ MOMENTS = {"adamw": 2, "adafactor": 0, "sgd": 0}  # numbers an optimiser keeps f
 
 # bytes around the numbers, as this version writes them
 RECORD_FILE, SCORE_LINE, RUN_FILES = 1150, 265, 3500
-ADAPTER_CONFIG, ADAPTER_TENSOR = 1150, 130
+ADAPTER_CONFIG, ADAPTER_TENSOR = 1400, 130
 
 Group = tuple[str, str, str, int]  # model, train set, pattern, shots
 

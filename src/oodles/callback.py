@@ -9,7 +9,6 @@ Our own training uses it; so can any transformers Trainer:
 from __future__ import annotations
 
 import resource
-import shutil
 import sys
 import tempfile
 import time
@@ -46,19 +45,22 @@ from oodles.sources import load_examples
 from oodles.store import (
     STORE_SCHEMA,
     RunFolder,
+    check_adapter,
     check_folder,
     check_members,
     claim_folder,
     commit,
     copy_score,
-    disk_errors,
     drop_scores,
     keep_members,
     log_line,
+    put_folder,
     read_scores,
+    records_are_whole,
     same_scores,
     supersede,
     write_json,
+    write_spec,
 )
 from oodles.suite import load_suite, pattern_for, pattern_of, select_test_sets
 
@@ -237,7 +239,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
             **self._about,
         }
         write_json(folder.env, environment())
-        write_json(folder.spec, spec)
+        write_spec(folder, spec)
 
     # what transformers calls
 
@@ -311,6 +313,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         Two trainings must not meet in one run, and on a GPU they may differ.
         """
         if self._folder.adapter(step).is_dir():
+            check_adapter(self._folder.adapter(step))
             return is_adapter_of(model, self._folder.adapter(step))
         if step == 0:
             return True  # not trained yet
@@ -367,7 +370,9 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         """Evaluations of the untrained model that another run has made already."""
         if step or self._baseline is None:
             return {}
-        return {(line["test_set"], line["prompts"]): line for line in read_scores(self._baseline) if line["step"] == 0}
+        held = [line for line in read_scores(self._baseline) if line["step"] == 0]
+        whole = [line for line in held if records_are_whole(self._baseline, line)]
+        return {(line["test_set"], line["prompts"]): line for line in whole}
 
     def _tell(self, text: str = "", doing: str = "", work: float = 0.0) -> None:
         self._listener(Heard(text=text, doing=doing, work=work))
@@ -446,19 +451,12 @@ def evaluation_line(step: int, last: int, loss: float, values: Mapping[str, Mapp
 
 
 def save_adapter(model: Any, path: Path) -> None:
-    """The adapter alone, written aside; a model without one is not kept."""
+    """The adapter alone; a model without one is not kept."""
     if not hasattr(model, "peft_config"):
         return
-    aside = path.with_name(f".{path.name}.part")
-    with disk_errors(path):
-        try:
-            shutil.rmtree(aside, ignore_errors=True)
-            model.save_pretrained(aside)
-            (aside / "README.md").unlink(missing_ok=True)  # a model card template with nothing filled in
-            shutil.rmtree(path, ignore_errors=True)
-            aside.rename(path)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+    with put_folder(path) as aside:
+        model.save_pretrained(aside)
+        (aside / "README.md").unlink(missing_ok=True)  # a model card template with nothing filled in
 
 
 def is_adapter_of(model: Any, path: Path) -> bool:

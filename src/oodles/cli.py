@@ -813,7 +813,7 @@ def _analyse_path(
         for run in runs:
             if run["status"] != "done":
                 _say(f"note: run {run['name']} is not finished ({run['status']}); its scores so far are analysed")
-        return analyse_table(table, records, **given), table, runs
+        return analyse_table(table, records if len(records) else None, **given), table, runs
     if (path / "results.json").is_file():
         analysis = read_results(path)
         if test_sets:

@@ -316,18 +316,35 @@ class RunSpec:
     @property
     def run_id(self) -> str:
         """Versioned hash of what decides the training and nothing else."""
-        model = {"label": self.model.label, "source": self.model.source, "revision": self.model.revision}
-        if self.model.revision is not None and self.model.revision.startswith("folder:"):
-            del model["source"]  # a folder is known by its content, not by where it lies
-        decided = {
-            "model": model,
-            "train": [self.train_set, self.train_hash, self.draw_hash, self.shots],
-            "pattern": self.pattern.identity,
-            "lora": _flat(self.lora),
-            "recipe": _flat(self.recipe),
-            "seeds": [self.seed, self.data_seed],
-        }
-        return f"{IDENTITY_VERSION}-{content_hash(decided)}"
+        return _run_id(
+            IDENTITY_VERSION,
+            model=_flat(self.model),
+            train=[self.train_set, self.train_hash, self.draw_hash, self.shots],
+            pattern=self.pattern.identity,
+            lora=_flat(self.lora),
+            recipe=_flat(self.recipe),
+            seeds=[self.seed, self.data_seed],
+        )
+
+
+def _run_id(version: object, *, model: Mapping[str, Any], **decided: Any) -> str:
+    known = dict(model)
+    if str(known.get("revision")).startswith("folder:"):
+        del known["source"]  # a folder is known by its content, not by where it lies
+    return f"{version}-{content_hash({**decided, 'model': known})}"
+
+
+def run_id_of(told: Mapping[str, Any]) -> str:
+    """The id that follows from what a run's spec tells, in the version that its own id has."""
+    return _run_id(
+        str(told["run_id"]).partition("-")[0],
+        model=told["model"],
+        train=[told["train_set"], told["train_hash"], told["draw_hash"], told["shots"]],
+        pattern=Pattern(**told["pattern"]).identity,
+        lora=told["lora"],
+        recipe=told["recipe"],
+        seeds=[told["seed"], told["data_seed"]],
+    )
 
 
 _TOLD: dict[int, tuple[Example, str]] = {}  # an example is in many draws of a grid

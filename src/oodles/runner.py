@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 from oodles.callback import Listener, OODCallback, characters, render_sets, rendered_hashes
 from oodles.environment import environment
@@ -15,7 +14,7 @@ from oodles.patterns import render
 from oodles.records import RunSpec, Suite
 from oodles.scorer import Checkpoint, score_missing
 from oodles.stopping import Stop
-from oodles.store import RunFolder, begin_run, keep_members, log_line, read_json, read_scores
+from oodles.store import RunFolder, begin_run, check_adapter, keep_members, log_line, read_json, read_scores, read_spec
 from oodles.train import checkpoints, fine_tune, last_checkpoint
 
 TRAINING_COST = 3.5  # per character, against scoring: measured on the embedded model and suite
@@ -72,7 +71,7 @@ def _train(job: Job, suite: Suite, folder: RunFolder, listener: Listener, earlie
     model = attach_lora(model, spec.lora, spec.seeds.adapter, spec.model)
     begin_run(folder, spec, job.draw, environment(), adapted=adapted)
     at = last_checkpoint(folder)
-    how = f"goes on from step {Path(at).name}" if at else f"begins: LoRA on {', '.join(adapted)}"
+    how = f"goes on from step {at.name}" if at else f"begins: LoRA on {', '.join(adapted)}"
     log_line(folder, how)
     slow = slow_here(spec.model, spec.recipe.precision)
     if slow:
@@ -98,6 +97,7 @@ def _train(job: Job, suite: Suite, folder: RunFolder, listener: Listener, earlie
         spec.seeds,
         [callback],
         folder=folder,
+        resume=at,
         keep_at=lambda step: callback.evaluates_at(step) or bool(stop),
     )
     if not spec.evaluation.keep_checkpoints:
@@ -108,10 +108,12 @@ def _score_adapters(job: Job, suite: Suite, folder: RunFolder, listener: Listene
     """Score what a run lacks from the adapters that it kept."""
     spec = job.spec
     rendered = render_sets(suite, spec.pattern, spec.train_set, spec.evaluation, job.draw.examples)
-    begin_run(folder, spec, job.draw, environment(), adapted=read_json(folder.spec).get("adapted"))
+    begin_run(folder, spec, job.draw, environment(), adapted=read_spec(folder).get("adapted"))
     with held_briefly(folder.root / ".study.lock"):
         keep_members(folder, [r.members for r in rendered], spec.evaluation.test_sets)
     kept = [step for step in schedule_of(spec) if folder.adapter(step).is_dir()]
+    for step in kept:
+        check_adapter(folder.adapter(step))
     adapters = [Checkpoint(step=step, path=folder.adapter(step)) for step in kept]
     found = score_missing(
         folder, spec.model, adapters, rendered, spec.train_set, spec.evaluation, spec.recipe.precision, listener
@@ -133,9 +135,9 @@ def same_before_training(spec: RunSpec, earlier: list[RunFolder]) -> RunFolder |
     """
     here = environment()
     for folder in earlier:
-        if not folder.done.is_file() or read_json(folder.env) != here:
+        if not all(file.is_file() for file in (folder.done, folder.env, folder.spec)) or read_json(folder.env) != here:
             continue
-        held = read_json(folder.spec)
+        held = read_spec(folder)
         model = {"label": spec.model.label, "source": spec.model.source, "revision": spec.model.revision}
         same_batches = held["evaluation"]["batch_tokens"] == spec.evaluation.batch_tokens
         if held["model"] == model and held["recipe"]["precision"] == spec.recipe.precision and same_batches:

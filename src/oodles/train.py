@@ -28,7 +28,7 @@ from oodles.errors import ModelError
 from oodles.records import PromptSet, Recipe, Seeds
 from oodles.schedule import warmup_steps
 from oodles.scoring import causal_lm, head_is_plain, hidden_states, is_out_of_memory
-from oodles.store import RunFolder, disk_errors, sync
+from oodles.store import RunFolder, damage_of, disk_errors, log_line, put_folder
 from oodles.tokens import context_limit, encode
 
 KEEP_EVERY = 30.0  # seconds between checkpoints, at most; one more is kept before every evaluation
@@ -44,9 +44,10 @@ def fine_tune(
     callbacks: Sequence[Any],
     *,
     folder: RunFolder | None = None,
+    resume: Path | None = None,
     keep_at: Callable[[int], bool] = lambda _: False,
 ) -> None:
-    """Train the adapters of `model` on the shots, from the run's last checkpoint if it has one.
+    """Train the adapters of `model` on the shots, from the checkpoint to resume if there is one.
 
     The callbacks evaluate on the way; `keep_at(step)` says whether a checkpoint must be kept at a step, before they do.
     Without a folder, none is kept.
@@ -66,7 +67,7 @@ def fine_tune(
     if folder:
         trainer.callback_handler.callbacks.insert(0, Keeper(trainer, folder, keep_at))
     with _out_of_memory(recipe, trainer):
-        trainer.train(resume_from_checkpoint=last_checkpoint(folder) if folder else None)
+        trainer.train(resume_from_checkpoint=os.fspath(resume) if resume else None)
 
 
 def _arguments(recipe: Recipe, seeds: Seeds) -> TrainingArguments:
@@ -253,23 +254,20 @@ class Keeper(TrainerCallback):  # type: ignore[misc]
 
 def keep_checkpoint(trainer: AnswerTrainer, folder: RunFolder) -> None:
     """Written aside, synced, renamed; then the ones before it go."""
-    trainer.aside = aside = folder.checkpoints / ".part"
+    trainer.aside = scratch = folder.checkpoints / ".part"
     step = trainer.state.global_step
     final = folder.checkpoints / str(step)
     if final.is_dir():
         return
-    with disk_errors(final):
-        shutil.rmtree(aside, ignore_errors=True)
-        try:
+    try:
+        with put_folder(final) as aside:
+            shutil.rmtree(scratch, ignore_errors=True)
             trainer._save_checkpoint(trainer.model, trial=None)
-            written = aside / f"checkpoint-{step}"
-            for name in ("README.md", "training_args.bin"):  # what the Trainer is given again anyway
-                (written / name).unlink(missing_ok=True)
-            for path in written.iterdir():
-                sync(path)
-            written.rename(final)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            for file in (scratch / f"checkpoint-{step}").iterdir():
+                if file.name not in ("README.md", "training_args.bin"):  # what the Trainer is given again anyway
+                    file.rename(aside / file.name)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
     for path in checkpoints(folder):
         if path != final:
             shutil.rmtree(path, ignore_errors=True)
@@ -282,10 +280,16 @@ def checkpoints(folder: RunFolder) -> list[Path]:
     return sorted((p for p in folder.checkpoints.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
 
 
-def last_checkpoint(folder: RunFolder) -> str | None:
-    """Where training goes on, if it was begun."""
-    found = checkpoints(folder)
-    return os.fspath(found[-1]) if found else None
+def last_checkpoint(folder: RunFolder) -> Path | None:
+    """Where training goes on, if it was begun; checkpoints that are not as they were written are dropped."""
+    for path in reversed(checkpoints(folder)):
+        problem = damage_of(path)
+        if not problem:
+            return path
+        log_line(folder, f"checkpoint {path.name} is damaged, and dropped: {problem}")
+        with disk_errors(path):
+            shutil.rmtree(path)
+    return None
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from oodles.grid import Grid, Job, schedule_of
 from oodles.locks import release, take
 from oodles.models import free_memory
 from oodles.stopping import Stop, Stopped
-from oodles.store import RunFolder, is_damaged, log_line, mend_scores, read_json, write_json
+from oodles.store import RunFolder, check_spec, is_damaged, log_line, mend_scores, read_json, write_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def run_missing(grid: Grid, root: Path, how: How, listen: Callable[..., None], s
             try:
                 if _settled(job, grid, folder, how, tally):  # somebody finished it in the meantime
                     continue
-                reason = _try(job, grid, folder, listen, folders, stop)
+                reason = _try(job, grid, folder, listen, folders, stop, how.verify)
             finally:
                 release(folder.lock)
             free_memory()  # before the next model is loaded; out here no traceback holds this one
@@ -109,6 +109,7 @@ def _settled(job: Job, grid: Grid, folder: RunFolder, how: How, tally: _Tally) -
     from oodles.runner import lacking
 
     status = folder.status
+    check_spec(folder)
     if status == "done" and not lacking(job, grid.suite, folder) and not (how.verify and is_damaged(folder)):
         tally.skipped.append(folder.name)
         return True
@@ -119,7 +120,13 @@ def _settled(job: Job, grid: Grid, folder: RunFolder, how: How, tally: _Tally) -
 
 
 def _try(
-    job: Job, grid: Grid, folder: RunFolder, listen: Callable[..., None], folders: list[RunFolder], stop: Stop
+    job: Job,
+    grid: Grid,
+    folder: RunFolder,
+    listen: Callable[..., None],
+    folders: list[RunFolder],
+    stop: Stop,
+    verify: bool,
 ) -> str | None:
     """Run one job; the reason if it failed."""
     from oodles.callback import Heard
@@ -130,7 +137,7 @@ def _try(
         stop.obey()
 
     try:
-        for lost in mend_scores(folder):
+        for lost in mend_scores(folder, missing=verify):
             log_line(folder, lost)
         run_one(job, grid.suite, folder, heard, folders, stop)
     except Stopped as told:
