@@ -438,7 +438,8 @@ def run(
     ] = 1,
     retry: Annotated[bool, typer.Option("--retry-failed", help="Try runs again that failed before.")] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read all records of finished runs too, and make damaged ones anew.")
+        bool,
+        typer.Option("--verify", help="Read all records and adapters of finished runs; remake damaged records."),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be run, and what it would cost.")

@@ -46,7 +46,7 @@ def run(
     only, shots : only these runs: names of runs or models, with * and ?; sizes.
     workers : processes that share the runs, each with its part of the cores, and a GPU of its own where there are some.
     retry : try failed runs again.
-    verify : read all records of done runs, and make damaged ones anew.
+    verify : read all records and adapters of done runs; make damaged records anew, refuse damaged adapters.
     allow : codes of audit errors that shall not stop the study, beside those the study itself allows.
     """
     study = study if isinstance(study, Study) else load_study(study)

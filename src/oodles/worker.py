@@ -37,7 +37,7 @@ class How:
     """What is done about runs that are settled."""
 
     retry: bool = False  # try failed ones again
-    verify: bool = False  # read all records of done ones, and make damaged ones anew
+    verify: bool = False  # read all records and adapters of done ones, and make damaged records anew
 
 
 @dataclass(slots=True)
