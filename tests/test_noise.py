@@ -205,8 +205,8 @@ def test_records_may_come_from_an_object():
             self.asked.append(name)
             if name not in outcomes:
                 return None, f"{name}: no records"
-            clusters = np.arange(outcomes[name].shape[1])
-            return Outcomes(correct=outcomes[name], clusters=clusters, shared=True), ""
+            items = np.arange(outcomes[name].shape[1])
+            return Outcomes(correct=outcomes[name], items=items, strata=None, shared=True), ""
 
     found = estimate(series, Recipe())
     lazy = noise.correct(found, Lazy(), metric="accuracy", method="gam", level=0.95)
