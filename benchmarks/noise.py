@@ -152,7 +152,8 @@ def score(sets: Sets, n_sets: int, seed: int) -> dict[str, Any]:
 
 def _warned(exact: noise.Corrected) -> bool:
     """Whether the result says that the correction is uncertain, by the rules of `oodles.rows`."""
-    return any(exact.violated) or min(exact.items) < noise.FEW_ITEMS or bool((exact.uncertainty > 1).any())
+    unsure = [noise.is_unsure(items, error) for items, error in zip(exact.items, exact.uncertainty, strict=True)]
+    return any(unsure) or any(exact.violated) or bool(np.isnan(exact.r[0, 1]))
 
 
 # Running it ----------------------------------------------------------------------------------------------------------

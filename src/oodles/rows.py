@@ -209,11 +209,9 @@ def _set_caveats(found: Found, job: Job, k: int) -> list[str]:
 
 def _correction_caveats(name: str, items: int, uncertainty: float) -> list[str]:
     """Where simulation shows that the corrected correlation is off, or says next to nothing."""
-    if items < noise.FEW_ITEMS:
-        return [f"{name}: {items} independent items (premises or templates): r_corrected is uncertain"]
-    if uncertainty > 1:
-        return [f"{name}: its residual without noise is not known to be above 0: r_corrected is uncertain"]
-    return []
+    if not noise.is_unsure(items, uncertainty):
+        return []
+    return [f"{name}: its residual without noise is poorly known from {items} independent items: r_corrected is unsure"]
 
 
 def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int) -> list[str]:
