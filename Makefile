@@ -25,6 +25,9 @@ test-long: setup-dev build/oracles   ## campaigns too long for every day (some h
 	PYTHONPATH=build/oracles $(BIN)/python -m benchmarks.statistics --long --seed 0 --out build/statistics.json
 	$(BIN)/python -m benchmarks.statistics --merge build/statistics.json
 	$(BIN)/python -m benchmarks.statistics --table build/statistics.json --into docs/statistics.md
+	$(BIN)/python -m benchmarks.noise --long --seed 0 --out build/noise.json
+	$(BIN)/python -m benchmarks.noise --merge build/noise.json
+	$(BIN)/python -m benchmarks.noise --table build/noise.json --into docs/statistics.md
 
 bench: setup-dev build/oracles       ## benchmarks, into benchmarks/results.json and docs/performance.md
 	$(BIN)/oodles fetch $(MODEL)
@@ -32,6 +35,7 @@ bench: setup-dev build/oracles       ## benchmarks, into benchmarks/results.json
 	PYTHONPATH=build/oracles $(BIN)/python -m benchmarks --only scoring $(BENCH_ARGS)
 	$(BIN)/python -m benchmarks --only training
 	$(BIN)/python -m benchmarks --only grid
+	$(BIN)/python -m benchmarks --only stored
 
 lint: setup-dev        ## ruff and mypy
 	$(BIN)/ruff check .

@@ -31,9 +31,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from oodles import noise
 from oodles.estimates import Estimate, Recipe, estimate, usable_points
-from oodles.outcomes import Outcomes
 from oodles.series import Series
 
 Array = NDArray[np.float64]
@@ -133,7 +131,7 @@ CHEAP = (JACKKNIFE_POOLED, JACKKNIFE_RUN, RUN_MEAN, "naive, pooled", "naive, run
 
 def simulate(scenario: Scenario, rho: float, draw: np.random.Generator) -> Series:
     """One data set: the scores of a group as the analysis sees them."""
-    counts, z, scores = _latent(scenario, rho, draw)
+    counts, z, scores = latent(scenario, rho, draw)
     runs = np.repeat(np.arange(scenario.runs), counts)
     observed_z = draw.binomial(int(IN_DOMAIN), np.clip(z, 0.01, 0.995)) / IN_DOMAIN
     observed = draw.binomial(SIZES.astype(int), np.clip(scores, 0.01, 0.995)) / SIZES
@@ -156,7 +154,7 @@ def simulate(scenario: Scenario, rho: float, draw: np.random.Generator) -> Serie
     )
 
 
-def _latent(scenario: Scenario, rho: float, draw: np.random.Generator) -> tuple[list[int], Array, Array]:
+def latent(scenario: Scenario, rho: float, draw: np.random.Generator) -> tuple[list[int], Array, Array]:
     """Steps of each run, and the in-domain and OOD scores before any test set is drawn."""
     counts = [scenario.steps[r % len(scenario.steps)] for r in range(scenario.runs)]
     levels = _run_levels(scenario, draw)
@@ -180,10 +178,10 @@ def _learning_curve(scenario: Scenario, times: Array, draw: np.random.Generator)
     pace = (0.08 if scenario.saturated else 0.25) * np.exp(0.3 * draw.normal())
     wobble = 0.004 if scenario.saturated else 0.015
     rising = 0.5 + (top - 0.5) * (1 - np.exp(-times / pace))
-    return np.asarray(rising + wobble * _process(times, 0.05, False, draw), dtype=float)
+    return np.asarray(rising + wobble * process(times, 0.05, False, draw), dtype=float)
 
 
-def _process(times: Array, length: float, walk: bool, draw: np.random.Generator) -> Array:
+def process(times: Array, length: float, walk: bool, draw: np.random.Generator) -> Array:
     """A Gaussian series with unit variance: short memory, or a random walk of mean variance 1."""
     if walk:
         steps = np.diff(times, prepend=times[0] - (times[1] - times[0]))
@@ -202,10 +200,10 @@ def _latent_scores(
     scenario: Scenario, z: Array, times: Array, rho: Array, level: Array, draw: np.random.Generator
 ) -> Array:
     columns = []
-    drift = scenario.drift * _process(times, 0.3, False, draw) if scenario.drift else np.zeros(len(times))
+    drift = scenario.drift * process(times, 0.3, False, draw) if scenario.drift else np.zeros(len(times))
     for pair, (i, j) in enumerate(PAIRS):
-        first = _process(times, LENGTH, scenario.walk, draw)
-        second = _process(times, LENGTH, scenario.walk, draw)
+        first = process(times, LENGTH, scenario.walk, draw)
+        second = process(times, LENGTH, scenario.walk, draw)
         second = rho[pair] * first + np.sqrt(1 - rho[pair] ** 2) * second
         for k, residual in ((i, first), (j, second)):
             columns.append(_score(scenario, z, k, RESIDUAL * residual + level[k]) + LOADINGS[k] * drift)
@@ -322,83 +320,6 @@ def _share(hits: NDArray[np.bool_], known: NDArray[np.bool_]) -> float:
     return float(hits[known].mean()) if known.any() else float("nan")
 
 
-# Noise of finite test sets -------------------------------------------------------------------------------------------
-
-STABILITIES = (0.0, 0.5, 0.8, 0.95)
-ITEM_SIZES = ((635, 2126), (2126, 9815))
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Simulated:
-    """Per-example outcomes that never were a table."""
-
-    correct: dict[str, NDArray[np.int8]]
-    clusters: dict[str, NDArray[np.int64]]
-
-    def outcomes(self, _series: Series, name: str, _values: Array) -> tuple[Outcomes | None, str]:
-        if name not in self.correct:
-            return None, f"{name}: no records"
-        return Outcomes(correct=self.correct[name], clusters=self.clusters[name], shared=True), ""
-
-
-def simulate_items(
-    sizes: tuple[int, int], rho: float, stability: float, draw: np.random.Generator, per_template: int = 1
-) -> tuple[Series, Simulated]:
-    """Two sets of examples, shared by 9 runs of 60 steps; a share of each example's luck never changes.
-
-    `per_template` examples that share a template share that constant part.
-    """
-    scenario = Scenario(steps=(60,))
-    base = simulate(scenario, rho, draw)  # for its names and shape
-    _, z, scores = _latent(scenario, rho, draw)
-    latent = np.clip(scores[:, :2], 0.01, 0.99)
-    covariates = draw.binomial(int(IN_DOMAIN), np.clip(z, 0.01, 0.995)) / IN_DOMAIN
-    correct, clusters = {}, {}
-    for k, size in enumerate(sizes):
-        template = np.arange(size) // per_template
-        constant = np.sqrt(stability) * draw.normal(size=int(template.max()) + 1)[template]
-        luck = constant + np.sqrt(1 - stability) * draw.normal(size=(len(latent), size))
-        correct[f"set{k}"] = (luck < special.ndtri(latent[:, [k]])).astype(np.int8)
-        clusters[f"set{k}"] = template
-    scores = np.column_stack([correct[f"set{k}"].mean(axis=1, dtype=float) for k in range(2)])
-    series = replace(
-        base,
-        test_sets=("set0", "set1"),
-        covariates=covariates[:, None],
-        scores=scores,
-        sizes=np.broadcast_to(np.array(sizes, dtype=float), scores.shape).copy(),
-    )
-    return series, Simulated(correct, clusters)
-
-
-def score_noise(
-    sizes: tuple[int, int], rho: float, stability: float, n_sets: int, seed: int, per_template: int = 1
-) -> dict[str, Any]:
-    """Median of the corrected correlation, and how often its interval covers the truth."""
-    draw = np.random.default_rng([seed, zlib.crc32(f"{sizes} {rho} {stability} {per_template}".encode())])
-    plain, paired, low, high, binomial, reliability = [], [], [], [], [], []
-    for _ in range(n_sets):
-        series, items = simulate_items(sizes, rho, stability, draw, per_template)
-        found = estimate(series, Recipe())
-        exact = noise.correct(found, items, metric="accuracy", method="gam", level=0.95)
-        ranged = noise.correct(found, None, metric="accuracy", method="gam", level=0.95)
-        plain.append(found.r[0, 1])
-        paired.append(exact.r[0, 1])
-        low.append(exact.low[0, 1])
-        high.append(exact.high[0, 1])
-        binomial.append(ranged.high[0, 1])
-        reliability.append(exact.reliability)
-    covered = [a <= rho <= b for a, b in zip(low, high, strict=True)]
-    return {
-        "data_sets": n_sets,
-        "uncorrected": float(np.nanmedian(plain)),
-        "binomial": float(np.nanmedian(binomial)),
-        "paired": float(np.nanmedian(paired)),
-        "covered": float(np.mean(covered)),
-        "reliability": [round(float(v), 3) for v in np.nanmedian(reliability, axis=0)],
-    }
-
-
 # Speed ---------------------------------------------------------------------------------------------------------------
 
 
@@ -480,7 +401,6 @@ def plan(long: bool) -> Iterator[tuple[str, Callable[[int], Any]]]:
         for rho in RHOS if long else (0.0, 0.6):
             yield _cell_work(name, rho, CHEAP, sets)
     if not long:
-        yield _noise_work((635, 2126), 0.6, 0.8, 5)
         return
     for name in (*FEW, *HARD):
         methods: tuple[str, ...] = CHEAP
@@ -497,12 +417,6 @@ def plan(long: bool) -> Iterator[tuple[str, Callable[[int], Any]]]:
     for name in ("A 9x20", "B 9x20", "C 9x20", "D 9x20"):
         for rho in (0.0, 0.6):
             yield _cell_work(name, rho, others, 300, "others: ")
-    for sizes in ITEM_SIZES:
-        for rho in RHOS:
-            for stability in STABILITIES:
-                yield _noise_work(sizes, rho, stability, 150)
-    for stability in (0.5, 0.8):
-        yield _noise_work((635, 2126), 0.6, stability, 150, per_template=5)
     yield "speed", measure_speed
 
 
@@ -510,14 +424,6 @@ def _cell_work(
     name: str, rho: float, methods: tuple[str, ...], sets: int, prefix: str = ""
 ) -> tuple[str, Callable[[int], Any]]:
     return f"{prefix}{name}, rho {rho}", lambda seed: score_cell(name, rho, methods, sets, seed)
-
-
-def _noise_work(
-    sizes: tuple[int, int], rho: float, stability: float, sets: int, per_template: int = 1
-) -> tuple[str, Callable[[int], Any]]:
-    label = f"noise: n {sizes[0]} and {sizes[1]}, rho {rho}, stable {stability}"
-    label += f", {per_template} per template" if per_template > 1 else ""
-    return label, lambda seed: score_noise(sizes, rho, stability, sets, seed, per_template)
 
 
 def run(long: bool, seed: int, out: Path | None, only: str = "") -> dict[str, Any]:
@@ -574,16 +480,6 @@ def markdown(found: dict[str, Any]) -> str:
         rows = [row for name in names for row in _cell_rows(cells, name, prefix)]
         if rows:
             text += [f"### {title}", "", CELL_HEAD, "|---|---|---|---|---|---|---|", *rows, ""]
-    rows = [_noise_row(label, cell) for label, cell in cells.items() if label.startswith("noise")]
-    if rows:
-        text += [
-            "### Correction for noise of finite test sets",
-            "",
-            NOISE_HEAD,
-            "|---|---|---|---|---|---|---|",
-            *rows,
-            "",
-        ]
     if "speed" in cells:
         text += ["### Speed", "", _speed_text(cells["speed"]), ""]
     return "\n".join(text)
@@ -593,7 +489,6 @@ CELL_HEAD = (
     "| scenario | method | data sets | rejected at rho 0, % | covered at rho 0 / .3 / .6, % | half width at 0 "
     "| estimand at rho 0, four pairs |"
 )
-NOISE_HEAD = "| examples in the two sets | rho | stable share | uncorrected | binomial | corrected | covered, % |"
 
 
 def _cell_rows(cells: dict[str, Any], name: str, prefix: str) -> Iterator[str]:
@@ -606,15 +501,6 @@ def _cell_rows(cells: dict[str, Any], name: str, prefix: str) -> Iterator[str]:
             f"| {name} | {method} | {null['data_sets']} | {100 * null['rejected']:.1f} | {covered} "
             f"| {null['half_width']:.2f} | {targets} |"
         )
-
-
-def _noise_row(label: str, cell: dict[str, Any]) -> str:
-    sizes, rho, stable, *rest = label.removeprefix("noise: n ").split(", ")
-    more = f", {rest[0]}" if rest else ""
-    return (
-        f"| {sizes}{more} | {rho[4:]} | {stable[7:]} | {cell['uncorrected']:.3f} | {cell['binomial']:.3f} "
-        f"| {cell['paired']:.3f} | {100 * cell['covered']:.1f} |"
-    )
 
 
 def _speed_text(speed: dict[str, Any]) -> str:
@@ -635,17 +521,17 @@ def _speed_text(speed: dict[str, Any]) -> str:
     )
 
 
-def put_into(page: Path, tables: str) -> None:
+def put_into(page: Path, tables: str, begin: str = BEGIN, end: str = END) -> None:
     """Replace what stands between the two marks of a page."""
-    before, rest = page.read_text().split(BEGIN, 1)
-    after = rest.split(END, 1)[1]
-    page.write_text(f"{before}{BEGIN}\n\n{tables}\n{END}{after}")
+    before, rest = page.read_text().split(begin, 1)
+    after = rest.split(end, 1)[1]
+    page.write_text(f"{before}{begin}\n\n{tables}\n{end}{after}")
 
 
-def merge(source: Path, target: Path) -> None:
-    """Put the results under the key `statistics` of the benchmark file."""
+def merge(source: Path, target: Path, key: str = "statistics") -> None:
+    """Put the results under a key of the benchmark file."""
     everything = json.loads(target.read_text()) if target.is_file() else {}
-    everything["statistics"] = json.loads(source.read_text())
+    everything[key] = json.loads(source.read_text())
     save(target, everything)
 
 

@@ -24,7 +24,7 @@ from oodles.environment import environment
 from oodles.errors import ConfigError, MissingExtraError, ModelError, StoreError, nearest
 from oodles.grid import check_slices
 from oodles.locks import held_briefly
-from oodles.patterns import render
+from oodles.patterns import render, shared_field
 from oodles.progress import duration
 from oodles.records import (
     SHOTS,
@@ -110,7 +110,8 @@ def render_sets(
         examples = load_examples(suite, data)
         used = pattern_for(suite, data, pattern)
         prompts = render(used, examples, data.name, limit)
-        sets.append(Rendered(prompts=prompts, members=members_of(prompts, examples, used.name)))
+        item = data.item or shared_field(used, examples)
+        sets.append(Rendered(prompts=prompts, members=members_of(prompts, examples, used.name, item)))
     if evaluation.shots and shots:
         prompts = render(pattern, shots, SHOTS)
         sets.append(Rendered(prompts=prompts, members=members_of(prompts, shots, pattern.name)))

@@ -798,7 +798,7 @@ def _analyse_path(
     from oodles.describe import describe_runs
     from oodles.longtable import pick_sets, read_table
     from oodles.packed import is_packed, opened
-    from oodles.reading import DamageWarning, read_records, read_runs
+    from oodles.reading import DamageWarning, StoredRecords, read_runs
 
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items() if v is not None}
     if is_packed(path):
@@ -807,14 +807,15 @@ def _analyse_path(
     if (path / "study.json").is_file():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DamageWarning)  # told below, once
-            table, records = read_runs(path, test_sets), read_records(path, test_sets)
-        for note in dict.fromkeys([*table.attrs["notes"], *records.attrs["notes"]]):
+            table, records = read_runs(path, test_sets), StoredRecords.read(path, test_sets)
+        analysis = analyse_table(table, records, **given)
+        for note in dict.fromkeys([*table.attrs["notes"], *records.notes.texts]):
             _say(f"note: {note}")
         runs = describe_runs(path)
         for run in runs:
             if run["status"] != "done":
                 _say(f"note: run {run['name']} is not finished ({run['status']}); its scores so far are analysed")
-        return analyse_table(table, records if len(records) else None, **given), table, runs
+        return analysis, table, runs
     if (path / "results.json").is_file():
         analysis = read_results(path)
         if test_sets:

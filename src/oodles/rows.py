@@ -190,14 +190,28 @@ def _set_caveats(found: Found, job: Job, k: int) -> list[str]:
         return [*said, f"{name}: too little residual left ({why})"]
     if r2 > NEARLY_ALL:
         said.append(f"{name}: too little residual left (R2 {r2:.3f})")
+    elif corrected.violated[k]:
+        said.append(
+            f"{name}: its examples show more noise than there is residual (reliability {reliability:.2f}), so they are "
+            "not independent draws within labels: r_corrected is not given"
+        )
     elif reliability < NOISY:
         kind = "reliability" if corrected.source[k] == "records" else "reliability as low as"
         said.append(f"{name}: too little residual left ({kind} {max(reliability, 0.0):.2f})")
+    if corrected.source[k] == "records" and not corrected.violated[k]:
+        said += _correction_caveats(name, corrected.items[k], corrected.uncertainty[k])
     if estimate_.fit.edf[k] > len(values) / 2:
         said.append(f"the fit uses {estimate_.fit.edf[k]:.1f} of {len(values)} points: little is left to correlate")
     if job.recipe.method in ("probit-linear", "logit-linear") and ((values <= 0) | (values >= 1)).any():
         said.append(f"{name}: scores of 0 or 1 were moved inside by half an example")
     return said
+
+
+def _correction_caveats(name: str, items: int, uncertainty: float) -> list[str]:
+    """Where simulation shows that the corrected correlation is off, or says next to nothing."""
+    if not noise.is_unsure(items, uncertainty):
+        return []
+    return [f"{name}: its residual without noise is poorly known from {items} independent items: r_corrected is unsure"]
 
 
 def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int) -> list[str]:

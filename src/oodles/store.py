@@ -469,6 +469,8 @@ def _write_members(path: Path, members: Members) -> None:
     import pyarrow as pa
 
     columns: dict[str, Any] = {"example": list(members.ids), "gold": np.array(members.gold, dtype=np.int16)}
+    if members.items:
+        columns["item"] = np.array(members.items, dtype=np.int32)
     columns |= {f"slice:{name}": pa.array(cells).dictionary_encode() for name, cells in members.columns.items()}
     _write_parquet(path, columns)
 
