@@ -49,3 +49,14 @@ def test_slices_of_the_in_domain_set_are_said():
     (series,) = group_series(table, by=("model",), unit="run", metric="accuracy")
     beware = Cautions.read(table, metric="accuracy", chance=None)
     assert beware.of_set(series, "mnli/fiction") == ("mnli/fiction: shares examples with the in-domain set mnli",)
+
+
+def test_runs_with_their_own_in_domain_sets_are_compared_with_chance_where_it_is_one():
+    table, _ = check_table(simulated(runs=2, sets=("mnli", "hans", "paws", "snli")))
+    swapped = table["run"].eq("m_mnli_1") & table["test_set"].isin(["mnli", "snli"])
+    table["role"] = table["role"].where(~swapped, table["test_set"].map({"mnli": "ood", "snli": "in_domain"}))
+    (series,) = group_series(table, by=("model",), unit="run", metric="accuracy")
+    assert series.in_domain == ("mnli/snli",)
+    for levels, said in (({"mnli": 0.99, "snli": 0.99}, 1), ({"mnli": 0.99, "snli": 0.5}, 0), ({"mnli": 0.99}, 0)):
+        told = table.assign(chance=table["test_set"].map(levels))
+        assert len(Cautions.read(told, metric="accuracy", chance=None).of_group(series)) == said

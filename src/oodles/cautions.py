@@ -215,13 +215,20 @@ def _chance_levels(
     )
 
 
+def _chance_of(name: str, chance: Mapping[str, float]) -> float:
+    """Of an in-domain set, or of the several that runs which differ in theirs put into one column."""
+    if name in chance:
+        return chance[name]
+    levels = {chance.get(part) for part in name.split("/")}
+    only = levels.pop() if len(levels) == 1 else None
+    return float("nan") if only is None else only
+
+
 def _never_rose(series: Series, chance: Mapping[str, float]) -> list[str]:
     """In-domain scores that stay within two standard errors of guessing at every step."""
-    # Runs that differ in their in-domain set share a column, which names them all.
-    told = [{chance.get(part, np.nan) for part in (name, *name.split("/"))} - {np.nan} for name in series.in_domain]
-    if not all(len(one) == 1 for one in told):
+    level = np.array([[_chance_of(name, chance) for name in series.in_domain]])
+    if np.isnan(level).any():
         return []
-    level = np.array([[next(iter(one)) for one in told]])
     low = 0
     for run in range(len(series.run_names)):
         points = series.runs == run
