@@ -139,7 +139,7 @@ def test_the_smallest_difference_that_scores_can_show():
     assert resolution(values, np.full(3, 400.0)) == 1 / 400
     assert resolution(values, unknown) == 0.01
     assert resolution(np.array([0.1, 1 / 3, 0.5]), unknown) == 0
-    assert resolution(np.array([0.7133, 0.65, 0.5]), np.full(3, 1500.0)) == 1e-4  # rounded after it was counted
+    assert resolution(100 * values, np.full(3, 400.0)) == 1  # percentages
 
 
 @pytest.mark.parametrize("slope", [0.3, 0.8, 1.5])
@@ -156,6 +156,22 @@ def test_residuals_that_are_the_rounding_of_the_scores_are_none(method, slope):
     assert np.isnan(estimate(rounded, Recipe(method=method)).r).all()
     wide = replace(rounded, scores=(scores + 0.02 * series.scores).round(4))
     assert np.isfinite(estimate(wide, Recipe(method=method)).r).all()
+
+
+def test_what_a_curve_misses_of_an_exact_relation_is_no_residual():
+    """Two powers of the in-domain score: the spline misses 1e-4 of both in the same places, which correlates at .94."""
+    series = make(sets=2)
+    z = series.covariates[:, 0]
+    scores, unknown = np.column_stack([z**2, z**3]), np.full((len(z), 2), np.nan)
+    assert np.isnan(estimate(replace(series, scores=scores, sizes=unknown), Recipe()).r).all()
+    noisy = replace(series, scores=scores + 0.05 * series.scores, sizes=unknown)
+    assert np.isfinite(estimate(noisy, Recipe()).r).all()
+
+
+def test_scores_of_few_different_values_are_not_rounding():
+    series = make(sets=2)
+    scores = (series.scores > np.quantile(series.scores, 0.15, axis=0)).astype(float)
+    assert np.isfinite(estimate(replace(series, scores=scores, sizes=np.full_like(scores, np.nan)), Recipe()).r).all()
 
 
 def test_raw_correlations_have_nothing_regressed_out_but_the_levels_of_runs():

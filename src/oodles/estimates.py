@@ -20,7 +20,8 @@ from oodles.splines import SMOOTHING, Array
 
 FEWEST = {"pooled": 1, "run": 2, "separate": 5}  # points a run needs to take part
 LEAST_LEFT = 2.0  # residual degrees of freedom below which a correlation is +-1 by construction
-ROUNDED = 0.98  # R2 above which the rounding of the in-domain score may be all that is left
+ROUNDED = 0.98  # R2 above which rounding may be all that is left
+MISSED = 1e-5  # share of the variance that a curve misses of an exact relation
 MOST_DECIMALS = 6  # scores with more are taken as not rounded
 CLIP = 1e-3  # distance from 0 and 1 for probit and logit where the number of examples is not known
 
@@ -93,7 +94,7 @@ def estimate(series: Series, recipe: Recipe) -> Estimate:
     refit, fit = _fit(covariates, scores, series, recipe)
     left = len(scores) - fit.edf
     totals = _totals(scores)
-    r = _correlations(fit.residuals.T @ fit.residuals, np.maximum(totals, _rounding(series, recipe, fit.r2)), left)
+    r = _correlations(fit.residuals.T @ fit.residuals, totals, left, _beyond_rounding(series, recipe, fit))
     n_units = len(series.unit_names)
 
     def redo(weights: Array) -> Array:
@@ -214,34 +215,33 @@ def something_left(products: Array, totals: Array) -> Array:
 
 
 def resolution(values: Array, sizes: Array) -> float:
-    """The smallest difference the scores can show: one example, or their last decimal; 0 where they show none.
+    """The smallest difference the scores can show: one example, else their last decimal; 0 where they show none.
 
     >>> resolution(np.array([0.25, 0.75]), np.array([4.0, 4.0]))
     0.25
     >>> resolution(np.array([0.7133, 0.65]), np.full(2, np.nan))
     0.0001
     """
-    known = bool((np.isfinite(sizes) & (sizes > 0)).all())
-    if known and np.abs(values * sizes - np.round(values * sizes)).max(initial=0.0) < 1e-6 * sizes.max(initial=1.0):
+    if np.isfinite(sizes).all() and values.min(initial=0.0) >= 0 and values.max(initial=0.0) <= 1:
         return float(1.0 / sizes.min(initial=np.inf))
     scale = max(1.0, float(np.abs(values).max(initial=0.0)))
     shown = (d for d in range(MOST_DECIMALS + 1) if np.abs(values - np.round(values, d)).max() < 1e-12 * scale)
     return next((10.0**-d for d in shown), 0.0)
 
 
-def _rounding(series: Series, recipe: Recipe, r2: Array) -> Array:
-    """Totals of which a sliver is what rounding the scores leaves of a set that has no residual at all.
+def _beyond_rounding(series: Series, recipe: Recipe, fit: Fit) -> NDArray[np.bool_]:
+    """Sets whose residuals are more than the rounding of the scores, and than what a curve misses of an exact relation.
 
-    Scores are multiples of one example or of their last decimal, which is an error of its twelfth in variance; that of
-    the in-domain score counts where it explains nearly everything. Twice that variance is not told from it.
+    Where the in-domain score explains nearly everything, the rest may be no more than its rounding and that of the
+    score: a twelfth of the smallest difference squared, in variance. Twice that is not told from it.
     """
     if recipe.correlation == "spearman":
-        return np.zeros(series.scores.shape[1])
-    error = _rounding_error(series.scores, series.sizes, recipe.method)
+        return np.ones(series.scores.shape[1], dtype=bool)
     inside = _rounding_error(series.covariates, series.covariate_sizes, recipe.method)
     ratio = series.scores.var(axis=0)[:, None] / np.maximum(series.covariates.var(axis=0), 1e-300)
-    error = error + np.where(r2 > ROUNDED, (ratio * inside).max(axis=1), 0.0)
-    return np.asarray(len(series.scores) * 2 * error / residuals.SLIVER, dtype=float)
+    error = _rounding_error(series.scores, series.sizes, recipe.method) + (ratio * inside).max(axis=1)
+    rounded = (fit.r2 > ROUNDED) & ((fit.residuals**2).mean(axis=0) <= 2 * error)
+    return np.asarray(~rounded & ~(fit.r2 > 1 - MISSED), dtype=bool)
 
 
 def _rounding_error(values: Array, sizes: Array, method: str) -> Array:
@@ -251,10 +251,10 @@ def _rounding_error(values: Array, sizes: Array, method: str) -> Array:
     return np.asarray((stretch * steps) ** 2 / 12, dtype=float)
 
 
-def _correlations(products: Array, totals: Array, left: Array) -> Array:
+def _correlations(products: Array, totals: Array, left: Array, beyond: NDArray[np.bool_] | bool = True) -> Array:
     """From sums of products to correlations; nan where nothing is left of a set."""
     squares = np.diagonal(products)
-    fine = residuals.enough_residual(squares, totals) & (left >= LEAST_LEFT)
+    fine = residuals.enough_residual(squares, totals) & (left >= LEAST_LEFT) & beyond
     scale = np.sqrt(np.where(fine, squares, np.nan))
     return np.asarray(np.clip(products / np.outer(scale, scale), -1.0, 1.0), dtype=float)
 
@@ -276,8 +276,9 @@ def _estimate_separately(series: Series, recipe: Recipe) -> Estimate:
         [
             _correlations(
                 products[run],
-                np.maximum(_totals(scores[refit.points]), _rounding(series.at(series.runs == run), recipe, fit.r2)),
+                _totals(scores[refit.points]),
                 len(refit.points) - fit.edf,
+                _beyond_rounding(series.at(series.runs == run), recipe, fit),
             )
             for run, (refit, fit) in enumerate(parts)
         ]

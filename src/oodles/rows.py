@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from oodles import cautions, noise, resample
-from oodles.estimates import Estimate, Recipe, as_correlations, estimate, resolution, something_left
+from oodles.estimates import Estimate, Recipe, as_correlations, estimate, something_left
 from oodles.outcomes import Examples
 from oodles.resample import DESCRIPTIVE
 from oodles.series import Series
@@ -228,10 +228,8 @@ def _set_caveats(found: Found, job: Job, k: int) -> list[str]:
 def _explained(found: Estimate, k: int) -> str:
     """Why nothing is left of a set that does move."""
     left = float(np.sqrt(np.mean(found.fit.residuals[:, k] ** 2)))
-    smallest = resolution(found.used.scores[:, k], found.used.sizes[:, k])
-    if left > 1e-9 and smallest > 0:
-        return f"residuals of {left:.1g}, no more than the rounding of the scores, {smallest:.1g}"
-    return "the in-domain score explains all of it"
+    so = f": residuals of {left:.1g}, no more than rounding" if left > 1e-9 else ""
+    return f"the in-domain score explains all of it{so}"
 
 
 def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int) -> list[str]:
