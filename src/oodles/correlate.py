@@ -283,7 +283,7 @@ def _add_group(
         usable = usable_points(series, recipe.within)
         if not usable.any():
             said.append(
-                f"{where}: no run has {FEWEST[recipe.within]} steps or more, which within '{recipe.within}' needs: "
+                f"{where}: no run has {FEWEST[recipe.within]} steps of its own, which within '{recipe.within}' needs: "
                 "left out (for one checkpoint per model, group by train_set and use within pooled)"
             )
             continue

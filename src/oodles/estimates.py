@@ -21,7 +21,7 @@ from oodles.splines import SMOOTHING, Array
 FEWEST = {"pooled": 1, "run": 2, "separate": 5}  # points a run needs to take part
 LEAST_LEFT = 2.0  # residual degrees of freedom below which a correlation is +-1 by construction
 ROUNDED = 0.98  # R2 above which rounding may be all that is left
-MISSED = 1e-5  # share of the variance that a curve misses of an exact relation
+MISSED = 1e-6  # share of the variance that a curve misses of an exact relation
 MOST_DECIMALS = 6  # scores with more are taken as not rounded
 CLIP = 1e-3  # distance from 0 and 1 for probit and logit where the number of examples is not known
 
