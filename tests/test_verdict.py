@@ -87,7 +87,7 @@ def test_pairs_that_were_never_tested_are_not_counted_as_no_relation():
     assert np.isnan(perfect["p_val"])
     (verdict,) = verdicts(result)
     assert "of 6 pairs of test sets 5 rise together, 0 move apart and 0 cannot be told" in verdict.sentence
-    assert "1 pair could not be tested, as its caveats say" in verdict.sentence
+    assert "1 pair could not be tested, as the caveats say" in verdict.sentence
     assert verdict.sentence.startswith("Yes, where it can be told")
 
 

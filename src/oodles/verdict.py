@@ -100,9 +100,7 @@ class _Counts:
     def rest(self) -> str:
         if not self.untested or not self.tested:
             return ""
-        return (
-            f"; {_pairs(self.untested)} could not be tested, as {'its' if self.untested == 1 else 'their'} caveats say"
-        )
+        return f"; {_pairs(self.untested)} could not be tested, as the caveats say"
 
 
 def _within_runs(pairs: pd.DataFrame, descriptive: bool) -> str:
@@ -130,7 +128,7 @@ def _tested(pairs: pd.DataFrame, units: str) -> str:
     level = "(5 % level, adjusted for testing all pairs)"
     return (
         f"{_answer(counts)}: with {units} and {_given(pairs)}, of {_pairs(len(pairs))} of test sets "
-        f"{counts.told()}{f' {level}' if counts.tested else ', as their caveats say'}{counts.rest()}.{_flat(pairs)}"
+        f"{counts.told()}{f' {level}' if counts.tested else ', as the caveats say'}{counts.rest()}.{_flat(pairs)}"
     )
 
 
