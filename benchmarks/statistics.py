@@ -31,8 +31,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from oodles.estimates import Estimate, Recipe, estimate, usable_points
-from oodles.series import Series
+from oodles import resample, residuals
+from oodles.estimates import Estimate, Recipe, as_correlations, estimate, usable_points
+from oodles.series import Series, shared_points
 
 Array = NDArray[np.float64]
 
@@ -72,6 +73,10 @@ class Scenario:
     saturated: bool = False
     drift: float = 0.0  # sd of a common drift towards one answer
     gaps: float = 0.0  # share of scores that are missing
+    starts: int = 0  # models that the runs start from, in turn; runs of one model share their step 0
+    far: float = 0.0  # how far a model is from the curve at step 0, in sd of a residual
+    fade: float = 0.0  # how long a run remembers that, in runs
+    begin: float | None = None  # in-domain score at step 0, where it is not the lowest of the run
 
 
 B = Scenario(offset=RESIDUAL)
@@ -98,9 +103,18 @@ SCENARIOS |= {
     "saturation": replace(B, saturated=True),
     "Yes drift": replace(B, drift=0.03),
     "missing steps": replace(B, gaps=0.2),
+    "shared step 0": replace(B, starts=1, far=1.0),
+    "shared step 0, far": replace(B, starts=1, far=4.0),
+    "shared step 0, far, log steps": replace(B, starts=1, far=4.0, log_steps=True),
+    "shared step 0, far, fading, log steps": replace(B, starts=1, far=4.0, fade=LENGTH, log_steps=True),
+    "shared step 0, far, mid-range": replace(B, starts=1, far=4.0, begin=0.7),
+    "shared step 0, far, mid-range, 8 steps": replace(B, starts=1, far=4.0, begin=0.7, steps=(8,)),
+    "shared step 0, far, mid-range, 3 models": replace(B, starts=3, far=4.0, begin=0.7),
+    "shared step 0, far, mid-range, walks": replace(B, starts=1, far=4.0, begin=0.7, offset=0.0, walk=True),
 }
+SHARED = tuple(name for name in SCENARIOS if name.startswith("shared step 0"))
 MAIN = tuple(name for name in SCENARIOS if name[1:2] == " " and name[0] in "ABCD" and " 9x" in name)
-HARD = tuple(name for name in SCENARIOS if name not in MAIN and " 3x" not in name)
+HARD = tuple(name for name in SCENARIOS if name not in (*MAIN, *SHARED) and " 3x" not in name)
 FEW = tuple(name for name in SCENARIOS if " 3x" in name)
 
 JACKKNIFE_POOLED, JACKKNIFE_RUN = "jackknife, pooled", "jackknife, run"
@@ -135,6 +149,9 @@ def simulate(scenario: Scenario, rho: float, draw: np.random.Generator) -> Serie
     runs = np.repeat(np.arange(scenario.runs), counts)
     observed_z = draw.binomial(int(IN_DOMAIN), np.clip(z, 0.01, 0.995)) / IN_DOMAIN
     observed = draw.binomial(SIZES.astype(int), np.clip(scores, 0.01, 0.995)) / SIZES
+    if scenario.starts:
+        first, of = _first_points(scenario, counts)
+        observed_z[first], observed[first] = observed_z[of], observed[of]
     if scenario.gaps:
         observed[draw.random(observed.shape) < scenario.gaps] = np.nan
     units = np.arange(scenario.runs) // scenario.share
@@ -164,7 +181,30 @@ def latent(scenario: Scenario, rho: float, draw: np.random.Generator) -> tuple[l
         times = _times(scenario, count)
         curves.append(_learning_curve(scenario, times, draw))
         scores.append(_latent_scores(scenario, curves[-1], times, rhos[run], levels[run], draw))
+    if scenario.starts:
+        _start_apart(scenario, rho, curves, scores, draw)
     return counts, np.concatenate(curves), np.concatenate(scores)
+
+
+def _start_apart(scenario: Scenario, rho: float, curves: list[Array], scores: list[Array], draw: Any) -> None:
+    """Give the runs of a model one step 0, which is off the curve and, if it fades, felt in the steps that follow."""
+    for model in range(scenario.starts):
+        away = draw.normal(size=len(SIZES))
+        for i, j in PAIRS:
+            away[j] = rho * away[i] + np.sqrt(1 - rho**2) * away[j]
+        away *= scenario.far * RESIDUAL
+        for run in range(model, len(scores), scenario.starts):
+            times = _times(scenario, len(curves[run]))
+            felt = np.exp(-times / scenario.fade) if scenario.fade else (times == 0).astype(float)
+            curves[run][0] = curves[run][0] if scenario.begin is None else scenario.begin
+            scores[run][0] = [float(link(curves[run][0])) for link in LINKS]
+            scores[run] += felt[:, None] * away
+
+
+def _first_points(scenario: Scenario, counts: list[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first point of every run, and that of the first run of its model."""
+    first = np.cumsum([0, *counts[:-1]])
+    return first, first[np.arange(len(counts)) % scenario.starts]
 
 
 def _times(scenario: Scenario, count: int) -> Array:
@@ -262,6 +302,57 @@ def judge(series: Series, recipe: Recipe) -> Outcome:
     return _collect(parts)
 
 
+KEPT, ONCE = ", step 0 kept", ", step 0 once"  # without either, points that runs share are dropped, as by default
+
+
+START = (
+    *(way + treated for way in (JACKKNIFE_POOLED, JACKKNIFE_RUN) for treated in ("", KEPT, ONCE)),
+    *(RUN_MEAN + treated for treated in ("", KEPT)),
+)
+
+
+def judge_start(series: Series, method: str) -> Outcome:
+    """One method on runs that share their step 0, which is dropped, kept, or counted once."""
+    recipe = METHODS[method.removesuffix(KEPT).removesuffix(ONCE)]
+    if method.endswith(KEPT):
+        return judge(series, recipe)
+    shared = shared_points(series)
+    return _counted_once(series, shared, recipe) if method.endswith(ONCE) else judge(series.at(~shared), recipe)
+
+
+def _counted_once(series: Series, shared: NDArray[np.bool_], recipe: Recipe) -> Outcome:
+    """A point that k runs share counts 1/k in each of them: weighted least squares with run intercepts."""
+    same = np.unique(np.column_stack([series.steps, series.covariates]), axis=0, return_inverse=True)[1].ravel()
+    weights = np.where(shared, 1.0 / np.bincount(same)[same], 1.0)
+    design = residuals.make_design(series.covariates, series.runs, method=recipe.method, within="pooled")
+    basis, scores, ridge = design.basis, series.scores, design.ridge
+    if recipe.within == "run":
+        total = np.bincount(series.runs, weights=weights)[:, None]
+        means = [np.zeros((len(total), columns.shape[1])) for columns in (basis, scores)]
+        for mean, columns in zip(means, (basis, scores), strict=True):
+            np.add.at(mean, series.runs, weights[:, None] * columns)
+        basis, scores = (c - (m / total)[series.runs] for c, m in zip((basis, scores), means, strict=True))
+        ridge = ridge + 1.0 / len(ridge)
+    root = np.sqrt(weights)[:, None]
+    weighted = residuals.Design(basis=root * basis, penalty=design.penalty, ridge=ridge)
+    moments = residuals.unit_moments(weighted, root * scores, series.units)
+    n_units = len(series.unit_names)
+    summed = moments.weighted(np.vstack([np.ones(n_units), resample.jackknife_weights(n_units)]))
+    solved, _, _ = residuals.coefficients(weighted, summed, recipe.smoothing)
+    products = residuals.residual_products(summed, solved)
+    r = as_correlations(products)
+    found = resample.jackknife_interval(r[0], r[1:], level=recipe.level)
+    i, j = np.array(PAIRS).T
+    own = products[0]
+    return Outcome(
+        r=r[0][i, j],
+        low=found.low[i, j],
+        high=found.high[i, j],
+        p_val=found.p_val[i, j],
+        products=np.column_stack([own[i, i], own[j, j], own[i, j]]),
+    )
+
+
 def _collect(parts: list[tuple[Estimate, int, int]]) -> Outcome:
     def pick(matrix: str) -> Array:
         return np.array([getattr(f.interval, matrix)[i, j] for f, i, j in parts])
@@ -283,7 +374,10 @@ def score_cell(name: str, rho: float, methods: tuple[str, ...], n_sets: int, see
     for _ in range(n_sets):
         series = simulate(SCENARIOS[name], rho, draw)
         for method in methods:
-            said[method].append(judge(_with_units(series, method), METHODS[method.removesuffix(RUNS_AS_UNITS)]))
+            if name in SHARED:
+                said[method].append(judge_start(series, method))
+            else:
+                said[method].append(judge(_with_units(series, method), METHODS[method.removesuffix(RUNS_AS_UNITS)]))
     return {method: _summarise(outcomes, method) for method, outcomes in said.items()}
 
 
@@ -413,6 +507,9 @@ def plan(long: bool) -> Iterator[tuple[str, Callable[[int], Any]]]:
             )
         for rho in (0.0, 0.6):
             yield _cell_work(name, rho, methods, 500)
+    for name in SHARED:
+        for rho in RHOS:
+            yield _cell_work(name, rho, START, 500)
     others = tuple(method for method in METHODS if method not in CHEAP)
     for name in ("A 9x20", "B 9x20", "C 9x20", "D 9x20"):
         for rho in (0.0, 0.6):
@@ -473,6 +570,7 @@ def markdown(found: dict[str, Any]) -> str:
         ("Nine runs, scenarios A to D", MAIN, ""),
         ("Three runs: no test is offered", FEW, ""),
         ("Harder scenarios, nine runs of 20 steps where not said otherwise", HARD, ""),
+        ("Runs that share their step 0: dropped (the default), kept, counted once", SHARED, ""),
         ("Every other method offered", MAIN, "others: "),
     ]
     text = []

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from oodles.errors import ConfigError, DataError
-from oodles.longtable import EXPECTED, REQUIRED, check_table, read_table
+from oodles.longtable import EXPECTED, REQUIRED, check_table, pick_sets, read_table
 
 
 def small(**changes):
@@ -63,6 +63,12 @@ def test_csv_gaps_become_missing_values(tmp_path):
         ("run,step,test_set,value\na,0,x,high\n", "row 1: value is 'high'; expected a number"),
         ("run,step,test_set,value\na,0,x,0.5\na,late,x,0.5\n", "row 2: step is 'late'; expected a number"),
         ("run,step,test_set,value\na,,x,0.5\n", "row 1: step is missing"),
+        ("run,step,test_set,value\na,-1,x,0.5\n", "row 1: step is -1; expected a whole number, 0 or more"),
+        ("run,step,test_set,value\na,0,x,0.5\na,0.5,x,0.5\n", "row 2: step is 0.5; expected a whole number"),
+        ("run,step,test_set,value,value\na,0,x,0.5,0.6\n", "column 'value' appears more than once; keep one"),
+        ("run,step,test_set,value,n\na,0,x,0.5,0\n", "row 1: n is 0; expected how many examples"),
+        ("run,step,test_set,value,n\na,0,x,0.5,9\na,1,x,0.5,-9\na,2,x,0.5,0\n", "rows 2, 3: n is -9"),
+        ("run,step,test_set,value,chance\na,0,x,0.5,5\n", "row 1: chance is 5; expected the score of guessing"),
     ],
 )
 def test_bad_files_are_one_line(tmp_path, content, said):
@@ -119,6 +125,8 @@ def test_roles_may_be_named_inferred_or_replaced():
         (small(value=[True, False, True, True]), None, DataError, "expected numbers"),
         (small(value=np.nan), None, DataError, "no row has a finite value"),
         (small(step=[0, np.inf, 0, 0]), None, DataError, "a step is infinite"),
+        (small(n=[10, 10, 0, 10]), None, DataError, "table row 3: n is 0"),
+        (small(chance=-0.5), None, DataError, "table rows 1, 2, 3, 4: chance is -0.5"),
     ],
 )
 def test_bad_tables_are_one_line(table, in_domain, error, said):
@@ -137,3 +145,20 @@ def test_a_set_with_two_roles_in_a_run_is_refused():
 def test_a_set_may_be_in_domain_in_one_run_and_ood_in_another():
     table, _ = check_table(small(role=["in_domain", "ood", "ood", "in_domain"]))
     assert sorted(table["role"]) == ["in_domain", "in_domain", "ood", "ood"]
+
+
+def test_a_column_that_looks_like_a_renamed_one_is_a_column(tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text("run,step,test_set,value,value.1,,\na,0,x,0.5,0.6,,\n")
+    assert read_table(path)["value"].tolist() == [0.5]
+
+
+def test_a_row_without_a_value_may_have_no_examples():
+    table, caveats = check_table(small(value=[0.5, 0.4, 0.6, np.nan], n=[9, 9, 9, 0]))
+    assert (len(table), caveats) == (3, ("1 row was left out: no finite value",))
+
+
+def test_picked_sets_come_with_the_in_domain_ones_whoever_names_them():
+    plain = small().drop(columns="role")
+    assert set(pick_sets(plain, ["hans"], ["mnli"])["test_set"]) == {"hans", "mnli"}
+    assert set(pick_sets(small(), ["hans"])["test_set"]) == {"hans", "mnli"}

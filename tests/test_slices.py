@@ -113,6 +113,14 @@ def test_a_slice_is_read_from_the_records_of_its_set(sliced: Path) -> None:
     assert len(part) == 16 * len(accuracy)
 
 
+def test_chance_is_that_of_the_best_constant_answer(sliced: Path) -> None:
+    table = read_runs(sliced / "out")
+    told = table[table["metric"] == "accuracy"].groupby("test_set")["chance"].unique().map(list).to_dict()
+    told.pop("shots")  # whose members are not kept
+    assert told == {"home": [0.5], "away": [0.5], "far": [0.5], "away/u": [0.5], "home/e": [1.0]}
+    assert table.loc[table["metric"] != "accuracy", "chance"].isna().all()
+
+
 def test_roles_of_slices_and_shots(sliced: Path) -> None:
     table = read_runs(sliced / "out")
     roles = dict(zip(table["test_set"], table["role"], strict=True))
@@ -239,7 +247,7 @@ def test_stored_records_without_members_stand_alone(sliced: Path, tmp_path: Path
 
 def test_damaged_records_are_noted_and_not_used(sliced: Path, tmp_path: Path) -> None:
     shutil.copytree(sliced / "out", tmp_path / "out")
-    file = next((tmp_path / "out" / "runs").rglob("records/0/away.parquet"))
+    file = next((tmp_path / "out" / "runs").rglob("records/4/away.parquet"))
     file.write_bytes(file.read_bytes()[:-9] + b"123456789")
     stored = StoredRecords.read(tmp_path / "out", ["away", "far"])
     result = partial_correlations(read_runs(tmp_path / "out", ["away", "far"]), stored)

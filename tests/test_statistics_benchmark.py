@@ -25,6 +25,18 @@ def test_size_and_coverage_of_the_defaults():
     assert null["naive, pooled"]["rejected"] > 0.25
 
 
+def test_a_shared_step_0_is_one_observation():
+    """Left out it rejects a true null as often as it should; kept it makes a correlation that no run has."""
+    run, separate = simulation.JACKKNIFE_RUN, simulation.RUN_MEAN
+    methods = (run, run + simulation.KEPT, run + simulation.ONCE, separate, separate + simulation.KEPT)
+    found = simulation.score_cell("shared step 0, far, mid-range", 0.0, methods, 40, seed=1)
+    assert found[run]["rejected"] < 0.12
+    assert found[separate]["rejected"] < 0.12
+    assert found[run + simulation.KEPT]["rejected"] > 0.25
+    assert found[separate + simulation.KEPT]["rejected"] > 0.25
+    assert found[run]["rejected"] < found[run + simulation.ONCE]["rejected"] < found[run + simulation.KEPT]["rejected"]
+
+
 @pytest.mark.parametrize("kind", ["premises", "templates"])
 @pytest.mark.parametrize("drift", [0.0, 2.0])
 def test_correction_finds_the_truth(kind, drift):

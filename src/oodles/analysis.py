@@ -25,6 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from oodles import __version__
+from oodles.cautions import hardly_differ
 from oodles.changes import changes
 from oodles.correlate import PartialCorrelations, partial_correlations
 from oodles.errors import DataError, StoreError
@@ -71,7 +72,7 @@ def analyse(table: pd.DataFrame, records: pd.DataFrame | Examples | None = None,
     Analysis
     """
     result = partial_correlations(table, records, **options)
-    shared = {name: options[name] for name in ("by", "metric", "level", "in_domain") if name in options}
+    shared = {name: options[name] for name in ("by", "unit", "metric", "level", "in_domain") if name in options}
     checked, _ = check_table(table, in_domain=options.get("in_domain"))
     return Analysis(
         result=result, changes=changes(table, **shared), verdicts=verdicts(result), long_table=_plain(checked)
@@ -260,15 +261,16 @@ def _pair_table(rows: pd.DataFrame) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("pair", "within"):
         table.add_column(name)
-    for name in ("r", "interval", "p (Holm)", "corrected", "runs", "points", "caveats"):
+    raw = ("r raw",) if any(hardly_differ(said) for said in rows["caveats"]) else ()
+    for name in ("r", *raw, "interval", "p (Holm)", "corrected", "runs", "points", "caveats"):
         table.add_column(name, justify="right")
     common = set(_common(rows))
     for row in rows.to_dict("records"):
-        table.add_row(*_pair_cells(row, common))
+        table.add_row(*_pair_cells(row, common, raw=bool(raw)))
     return table
 
 
-def _pair_cells(row: Mapping[Any, Any], common: set[str]) -> list[str]:
+def _pair_cells(row: Mapping[Any, Any], common: set[str], *, raw: bool) -> list[str]:
     own = len(set(row["caveats"]) - common)
     p_val = "" if not np.isfinite(row["p_holm"]) else f"{row['p_holm']:.3f}"
     corrected = _number(row["r_corrected"])
@@ -278,6 +280,7 @@ def _pair_cells(row: Mapping[Any, Any], common: set[str]) -> list[str]:
         escape(f"{row['a']} ~ {row['b']}"),
         str(row["within"]),
         _number(row["r"]),
+        *([_number(row["r_raw"])] if raw else []),
         f"{_number(row['low'])} to {_number(row['high'])}",
         p_val if row["n_units"] >= DESCRIPTIVE else "no test",
         corrected,

@@ -38,6 +38,7 @@ CODES: dict[str, Code] = {
     "count-differs": Code(severity="error", meaning="a test set's labels occur another number of times than expected"),
     "kept-differs": Code(severity="error", meaning="after dropping labels, more or fewer rows are left than pinned"),
     "shots-in-test": Code(severity="error", meaning="a drawn shot is in a test set, up to case, spacing, punctuation"),
+    "same-rows": Code(severity="error", meaning="two test sets hold the same rows: they are one set by two names"),
     "answer-space": Code(severity="error", meaning="between prompt and answer there is no space, or there are two"),
     "answer-joins": Code(severity="error", meaning="joining an answer changes the tokens of the prompt"),
     "answer-same": Code(severity="error", meaning="two answers have the same tokens", allowed=False),
@@ -54,6 +55,7 @@ CODES: dict[str, Code] = {
     "text-damaged": Code(severity="warning", meaning="texts hold U+FFFD or NUL, as left by a wrong decoding"),
     "duplicate": Code(severity="warning", meaning="examples occur more than once, up to case, spacing, punctuation"),
     "duplicate-conflict": Code(severity="warning", meaning="the same example has different right answers"),
+    "rows-shared": Code(severity="warning", meaning="two test sets have rows in common, which correlates their scores"),
     "train-in-test": Code(severity="warning", meaning="train examples are in a test set; harmless unless drawn"),
     "train-near-test": Code(severity="warning", meaning="train examples are nearly a test example (word n-grams)"),
     "shots-near-test": Code(severity="warning", meaning="a drawn shot is nearly a test example (word n-grams)"),
@@ -192,6 +194,19 @@ def check_texts(data: DataSet, kind: Kind, examples: Sequence[Example]) -> Itera
             text=f"{_many(len(conflicts), 'example occurs', 'examples occur')} with different right answers",
             items=tuple(f"ids {', '.join(g.ids)}: {_short(by_id[g.ids[0]])}" for g in conflicts),
         )
+
+
+def check_sets(tests: Mapping[str, Sequence[Example]]) -> Iterator[Finding]:
+    """Test sets with the same examples: a correlation between them is partly, or only, one of a set with itself."""
+    for found in overlap.shared_rows(tests):
+        a, b = found.sets
+        if found.same:
+            text = f"the {found.count} examples of {a} are those of {b}, with the same answers"
+            yield Finding(code="same-rows", where=f"{a}, {b}", text=text)
+        else:
+            are = _many(found.count, "example is", "examples are")
+            text = f"{are} in both: {found.sizes[0]} different ones in {a}, {found.sizes[1]} in {b}"
+            yield Finding(code="rows-shared", where=f"{a}, {b}", text=text)
 
 
 def check_overlap(

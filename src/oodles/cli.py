@@ -50,7 +50,10 @@ Allow = Annotated[
     typer.Option("--allow", metavar="CODE", help="Let the study go on despite this audit error. May be repeated."),
 ]
 InDomain = Annotated[
-    str | None, typer.Option("--in-domain", help="The in-domain test set, for tables without a role column.")
+    list[str] | None,
+    typer.Option(
+        "--in-domain", help="An in-domain test set, for tables without a role column. May be repeated: all of them."
+    ),
 ]
 
 
@@ -725,7 +728,10 @@ Method = Annotated[
 ]
 By = Annotated[
     list[str] | None,
-    typer.Option("--by", help="Column that makes a group; default model and train_set. May be repeated."),
+    typer.Option(
+        "--by",
+        help="Column that makes a group; default model and train_set. May be repeated; none: one group of all runs.",
+    ),
 ]
 Unit = Annotated[str | None, typer.Option("--unit", help="Column that says what is independent; default run.")]
 Within = Annotated[
@@ -750,6 +756,16 @@ TestSets = Annotated[
         " May be repeated.",
     ),
 ]
+Chance = Annotated[
+    float | None, typer.Option("--chance", help="Score of guessing in-domain; default the table's column chance.")
+]
+SharedStart = Annotated[
+    str | None,
+    typer.Option(
+        "--shared-start",
+        help="drop (default) or keep the points that are identical in several runs: the untrained model at step 0.",
+    ),
+]
 Metric = Annotated[str | None, typer.Option("--metric", help="Which metric of the table; default accuracy.")]
 
 
@@ -766,6 +782,8 @@ def analyse(
     unit: Unit = None,
     in_domain: InDomain = None,
     test_set: TestSets = None,
+    chance: Chance = None,
+    shared_start: SharedStart = None,
     as_json: AsJson = False,
 ) -> None:
     """Partial correlations between OOD test sets, with intervals and caveats. No GPU, no torch.
@@ -775,8 +793,10 @@ def analyse(
     """
     from oodles.analysis import render_terminal, write_results
 
-    chosen = {"method": method, "within": within, "interval": interval, "correlation": correlation, "metric": metric}
-    analysis, _, _ = _analyse_path(path, test_set, **chosen, by=by, unit=unit, in_domain=in_domain)
+    chosen: dict[str, Any] = {"method": method, "within": within, "interval": interval}
+    chosen |= {"correlation": correlation, "metric": metric}
+    chosen |= {"unit": unit, "in_domain": in_domain, "chance": chance, "shared_start": shared_start}
+    analysis, _, _ = _analyse_path(path, test_set, **chosen, by=_groups(by))
     if out is not None:
         for written in write_results(analysis, out):
             _say(f"wrote {written}")
@@ -787,6 +807,14 @@ def analyse(
 
 
 app.command("analyze", hidden=True)(analyse)
+
+
+def _groups(by: list[str] | None) -> list[str] | None:
+    """`--by none`, or an empty one, is no grouping."""
+    columns = [column for column in by or () if column not in ("", "none")]
+    if by and columns and len(columns) < len(by):
+        raise ConfigError(f"--by none: no grouping, but --by {columns[0]} is given, too; leave one of them out")
+    return by if by is None else columns
 
 
 def _analyse_path(
@@ -824,7 +852,7 @@ def _analyse_path(
             _say("note: analysed anew from the results' table, without per-example records")
             analysis = analyse_table(analysis.long_table, None, **given)
         return analysis, analysis.long_table, []
-    table = pick_sets(read_table(path), test_sets)
+    table = pick_sets(read_table(path), test_sets, options.get("in_domain"))
     return analyse_table(table, None, **given), table, []
 
 
@@ -845,13 +873,17 @@ def report(
     unit: Unit = None,
     in_domain: InDomain = None,
     test_set: TestSets = None,
+    chance: Chance = None,
+    shared_start: SharedStart = None,
     as_json: AsJson = False,
 ) -> None:
     """Write one self-contained HTML report: verdict, trajectories, correlations, how to read it, what was run."""
     from oodles.report import write_report
 
-    chosen = {"method": method, "within": within, "interval": interval, "correlation": correlation, "metric": metric}
-    analysis, table, runs = _analyse_path(path, test_set, **chosen, by=by, unit=unit, in_domain=in_domain)
+    chosen: dict[str, Any] = {"method": method, "within": within, "interval": interval}
+    chosen |= {"correlation": correlation, "metric": metric}
+    chosen |= {"unit": unit, "in_domain": in_domain, "chance": chance, "shared_start": shared_start}
+    analysis, table, runs = _analyse_path(path, test_set, **chosen, by=_groups(by))
     target = out or ((path if path.is_dir() else Path()) / "report.html")
     written = write_report(table, analysis, target, runs=runs)
     if as_json:

@@ -10,6 +10,8 @@ Try it::
 
 from __future__ import annotations
 
+import csv
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -26,6 +28,7 @@ KEY = ["run", "step", "test_set", "metric"]
 ROLES = ("in_domain", "ood", "other")
 NAMES = ("run", "test_set", "model", "train_set", "role", "metric", "pattern", "suite", "slice_of")
 LARGEST = 1e9  # squares of larger scores are beyond what sums of squares can hold exactly
+GUESSABLE = ("accuracy", "balanced_accuracy", "auc")  # metrics for which guessing has a known score
 MISSING = ("", "na", "nan", "null", "none", "n/a", "<na>")
 
 
@@ -58,12 +61,14 @@ def read_table(path: Path) -> pd.DataFrame:
         raise DataError(f"{path}: cannot read '{path.suffix}'; expected .csv or .parquet")
     try:
         table = _read_csv(path) if kind == ".csv" else pd.read_parquet(path)
-    except (ValueError, OSError, UnicodeDecodeError) as error:  # pandas' and pyarrow's parse errors are ValueErrors
+    except (ValueError, OSError, csv.Error) as error:  # pandas' and pyarrow's parse errors are ValueErrors
         raise DataError(f"{path}: cannot be read as {path.suffix[1:]}: {_first_line(error)}") from error
     return _with_numbers(_with_columns(table, str(path)), str(path))
 
 
-def pick_sets(table: pd.DataFrame, test_sets: Sequence[str] | None) -> pd.DataFrame:
+def pick_sets(
+    table: pd.DataFrame, test_sets: Sequence[str] | None, in_domain: Sequence[str] | None = None
+) -> pd.DataFrame:
     """Only these test sets, beside the in-domain ones; all of them if none is named."""
     if not test_sets:
         return table
@@ -71,8 +76,33 @@ def pick_sets(table: pd.DataFrame, test_sets: Sequence[str] | None) -> pd.DataFr
     for name in test_sets:
         if name not in known:
             raise ConfigError(f"--test-set {name} is not in the table; {nearest(name, known)}")
-    inside = table["role"].eq("in_domain") | table["test_set"].eq(table["train_set"])
-    return table[inside | table["test_set"].isin(test_sets)]
+    wanted = table["test_set"].isin([*test_sets, *(in_domain or ())])
+    if "role" in table.columns:
+        wanted |= table["role"].eq("in_domain")
+    if "train_set" in table.columns:
+        wanted |= table["test_set"].eq(table["train_set"])
+    return table[wanted]
+
+
+def chance_level(table: pd.DataFrame, name: str, metric: str) -> float:
+    """Score of guessing on a test set: from a column `chance`, else one over the set's own answers, else nan.
+
+    The answers of a set are those that have `share:` rows.
+
+    >>> rows = [("mnli", "accuracy"), ("mnli", "share:Yes"), ("mnli", "share:No"), ("arc", "accuracy")]
+    >>> table = pd.DataFrame(rows, columns=["test_set", "metric"])
+    >>> chance_level(table, "mnli", "accuracy"), chance_level(table, "arc", "accuracy")
+    (0.5, nan)
+    """
+    if metric not in GUESSABLE:
+        return float("nan")
+    own = table[table["test_set"].astype(str) == name]
+    metrics = own["metric"].astype(str) if "metric" in own else pd.Series("accuracy", index=own.index)
+    told = own.loc[metrics == metric, "chance"].dropna().tolist() if "chance" in own else []
+    if told:
+        return float(told[0])
+    answers = metrics[metrics.str.startswith("share:")].nunique()
+    return 0.5 if metric == "auc" else 1 / answers if answers >= 2 else float("nan")
 
 
 def check_table(
@@ -117,6 +147,11 @@ def check_table(
 
 def _read_csv(path: Path) -> pd.DataFrame:
     """Text stays text: pandas alone decides later, column by column, what is a number."""
+    with path.open(encoding="utf-8-sig", newline="") as file:  # pandas would rename the second `value` to `value.1`
+        header = next(csv.reader(file), [])
+    repeated = [name for name, count in Counter(header).items() if name and count > 1]
+    if repeated:
+        raise DataError(f"{path}: column '{repeated[0]}' appears more than once; keep one")
     raw = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
     for column in [c for c in raw.columns if c not in NAMES]:
         numbers = pd.to_numeric(raw[column].mask(_is_missing(raw[column])), errors="coerce")
@@ -152,9 +187,23 @@ def _with_numbers(table: pd.DataFrame, where: str) -> pd.DataFrame:
         raise DataError(f"{where} row {int(large[0]) + 1}: value is {found:g}; expected a score such as 0.713")
     if not np.isfinite(table["step"]).all():
         raise DataError(f"{where}: a step is infinite; expected the optimiser steps done")
-    if (table["step"] % 1 == 0).all() and table["step"].abs().max() < 2**53:
+    _refuse(table, "step", (table["step"] < 0) | (table["step"] % 1 != 0), where, "a whole number, 0 or more")
+    if "n" in table.columns:
+        wrong = ((table["n"] <= 0) | np.isinf(table["n"])) & np.isfinite(table["value"])
+        _refuse(table, "n", wrong, where, "how many examples are behind the value, 1 or more (empty if not known)")
+    if "chance" in table.columns:
+        wrong = (table["chance"] < 0) | (table["chance"] > 1)
+        _refuse(table, "chance", wrong, where, "the score of guessing, between 0 and 1")
+    if table["step"].max() < 2**53:
         table["step"] = table["step"].astype(np.int64)
     return table
+
+
+def _refuse(table: pd.DataFrame, column: str, wrong: pd.Series, where: str, expected: str) -> None:
+    rows = np.flatnonzero(wrong)
+    if len(rows):
+        listed = f"row {rows[0] + 1}" if len(rows) == 1 else f"rows {_some(rows + 1, 4)}"
+        raise DataError(f"{where} {listed}: {column} is {table[column].iloc[int(rows[0])]:g}; expected {expected}")
 
 
 def _numbers(column: pd.Series, name: str, where: str) -> pd.Series:

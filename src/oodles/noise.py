@@ -206,7 +206,7 @@ def _ratio(products: _Products, items: Array, level: float) -> tuple[Array, Arra
     the variances are uncertain. Degrees of freedom by Satterthwaite, from units and items.
     """
     V = np.where(products.variances > 0, products.variances, np.nan)
-    C, root = products.full, np.sqrt(np.outer(V, V))
+    C, root = products.full, np.outer(np.sqrt(V), np.sqrt(V))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         own = (products.error / V) ** 2
         bias = (own[:, None] + own[None, :]) / 8 - products.by_unit[2] / np.outer(V, V) / 4
@@ -238,7 +238,7 @@ class _SpreadOfT:
 
 
 def _spread_of_t(products: _Products, items: Array, V: Array, r: Array) -> _SpreadOfT:
-    root = np.sqrt(np.outer(V, V))
+    root = np.outer(np.sqrt(V), np.sqrt(V))
     CC, CV, VV = products.by_unit
     relative = VV / np.outer(V, V)
     own = relative.diagonal()
@@ -276,8 +276,9 @@ def is_unsure(items: int, uncertainty: float) -> bool:
 
 def _plain_ratio(products: _Products) -> Array:
     """The correlation with noise taken from the variances; nan where nothing is left."""
-    V = np.where(products.variances > 0, products.variances, np.nan)
-    return np.asarray(products.full / np.sqrt(np.outer(V, V)), dtype=float)
+    root = np.sqrt(np.where(products.variances > 0, products.variances, np.nan))
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        return np.asarray(products.full / root[:, None] / root[None, :], dtype=float)
 
 
 def _held(corrected: Array, r: Array) -> Array:

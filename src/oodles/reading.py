@@ -92,6 +92,9 @@ def _table(abouts: Sequence[Mapping[str, Any]], owners: Any, parts: Sequence[_Pa
     values = [np.nan if value is None else value for part in parts for value in part.metrics.values()]
     columns["value"] = np.array(values, dtype=np.float64)
     columns["n"] = np.array([part.n for part in parts])[which]
+    guessed = np.array([part.chance for part in parts])[which]  # accuracy is the only metric it is the chance of
+    if np.isfinite(guessed).any():
+        columns["chance"] = np.where(np.array(columns["metric"]) == "accuracy", guessed, np.nan)
     for name in ("slice_of", "slice"):
         if any(part.about for part in parts):
             columns[name] = pd.Series([part.about.get(name) for part in parts]).take(which).array
@@ -205,6 +208,7 @@ class _Part:
     role: Role
     n: int
     metrics: Mapping[str, float | None]
+    chance: float = float("nan")  # accuracy of the best constant answer; nan where the right answers are not kept
     about: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -348,7 +352,14 @@ class _Wanted:
         self.seen.add(line["test_set"])
         step = line["step"]
         if self.whole(line):
-            yield _Part(step=step, test_set=line["test_set"], role=line["role"], n=line["n"], metrics=line["metrics"])
+            yield _Part(
+                step=step,
+                test_set=line["test_set"],
+                role=line["role"],
+                n=line["n"],
+                metrics=line["metrics"],
+                chance=self._chance(line),
+            )
         for one, inside, members in self.slices_of(line):
             frame = _record(folder, line, notes)
             if frame is None:
@@ -370,6 +381,7 @@ class _Wanted:
                 metrics={
                     k: v for k, v in metrics(found).items() if not np.isnan(v)
                 },  # of one label, some are undefined
+                chance=_best_constant(np.array(members.gold)[inside]),
                 about={"slice_of": one.parent, "slice": str(one)},
             )
 
@@ -406,11 +418,21 @@ class _Wanted:
                 self.layouts[key] = Layout.of(members, inside)
         return self.layouts[key]
 
+    def _chance(self, line: Mapping[str, Any]) -> float:
+        """Chance on a whole set; not known where the file of its members is gone."""
+        if not members_file(self.root, line["test_set"], line["prompts"]).is_file():
+            return float("nan")
+        return _best_constant(np.array(self._members(line["test_set"], line["prompts"]).gold))
+
     def complain(self) -> None:
         """A name that no run has evaluated is an error, not an empty answer."""
         for name in (*(self.names or ()), *self.slices):
             if name.partition("/")[0] not in self.seen and self.seen:
                 raise StoreError(f"{self.root}: no scores of test set '{name}'; {nearest(name, self.seen)}")
+
+
+def _best_constant(gold: Any) -> float:
+    return float(np.bincount(gold).max() / len(gold))
 
 
 def read_members(path: Path, test_set: str, prompts: str) -> Members:

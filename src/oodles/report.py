@@ -171,7 +171,7 @@ def _parts(
         )
     else:
         settings: Mapping[str, Any] = {"by": (), **result.settings}
-        chosen = {k: settings[k] for k in ("by", "metric", "level", "in_domain") if k in settings}
+        chosen = {k: settings[k] for k in ("by", "unit", "metric", "level", "in_domain") if k in settings}
         found, changes = result, changes_of(table, **chosen)
         said = list(verdicts(result)) if len(result.table) else []
     by = figures.columns_before(changes, "test_set")
