@@ -499,6 +499,17 @@ def test_a_step_0_that_runs_share_is_left_out_and_said():
     assert (dropped.settings["shared_start"], kept.settings["shared_start"]) == ("drop", "keep")
 
 
+def test_a_step_0_that_is_nearly_shared_is_said_and_kept():
+    table = from_one_model()
+    other = (table["step"] == 0) & table["run"].isin(["m_mnli_1", "m_mnli_4"])
+    table["value"] += np.where(other & (table["test_set"] == "hans"), 0.001 * (1 + (table["run"] == "m_mnli_4")), 0.0)
+    result = partial_correlations(table)
+    assert any(text.startswith("step 0 of 2 runs is nearly that of another run") for text in said(result))
+    assert any("step 0 is the same in 7 runs: 7 of 90 points left out" in text for text in said(result))
+    assert not any("nearly that" in text for text in said(partial_correlations(from_one_model())))
+    assert not any("nearly that" in text for text in said(partial_correlations(simulated())))
+
+
 def test_each_model_of_a_pooled_group_may_have_its_own_step_0():
     one, other = from_one_model(5), from_one_model(5, seed=1)
     other["run"], other["value"] = other["run"] + "_b", other["value"].where(other["step"] != 0, other["value"] - 0.1)

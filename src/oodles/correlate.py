@@ -35,7 +35,7 @@ from oodles.rows import (
     pair_rows,
     shares_examples,
 )
-from oodles.series import BY, Series, group_series, settle_by, shared_points
+from oodles.series import BY, Series, group_series, nearly_shared, settle_by, shared_points
 from oodles.splines import SMOOTHING
 
 CORRELATIONS = ("pearson", "spearman")
@@ -297,6 +297,10 @@ def _add_group(
 def _own_points(series: Series, drop: bool) -> Series:
     """Only the points that a run shares with no other, where they are asked for, and a caveat that says so."""
     shared = shared_points(series)
+    near = nearly_shared(series, shared)
+    if near:
+        said = f"step 0 of {near} runs is nearly that of another run: if the model is the same, leave these points out"
+        series = replace(series, caveats=(*series.caveats, said))
     if not shared.any():
         return series
     steps = sorted({f"{step:g}" for step in series.steps[shared].astype(float)}, key=float)

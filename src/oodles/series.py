@@ -22,6 +22,7 @@ from oodles.splines import Array
 
 BY = ("model", "train_set")
 NO_NAME = "(none)"
+NEARLY = 0.002  # scores of the same model on another device, in half precision
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -102,6 +103,23 @@ def shared_points(series: Series) -> NDArray[np.bool_]:
         active = [run for run, same in zip(active, equal, strict=True) if same and len(paths[run]) > at]
     copies = [run for run, path in paths.items() if found[path].all()]
     return np.asarray(found & ~np.isin(series.runs, copies), dtype=bool)
+
+
+def nearly_shared(series: Series, shared: NDArray[np.bool_]) -> int:
+    """Runs whose scores before training are within `NEARLY` of another run's, all of them, and not the same.
+
+    The untrained model that is scored anew for every run, on another device or in half precision, differs by a few
+    examples. Whether it is the same model the scores cannot tell, so such points are counted and not left out.
+    """
+    first = np.unique(series.runs, return_index=True)[1]
+    first = first[(series.steps[first] == 0) & (np.bincount(series.runs) > 1)]
+    values = np.column_stack([series.covariates, series.scores])[first]
+    found = 0
+    for place in np.flatnonzero(~shared[first]):
+        apart = np.abs(values - values[place])
+        alike = ~(apart > NEARLY).any(axis=1) & np.isfinite(apart[:, series.covariates.shape[1] :]).any(axis=1)
+        found += alike.sum() > 1
+    return int(found)
 
 
 def _equal_to_another(series: Series, points: Ints) -> NDArray[np.bool_]:
