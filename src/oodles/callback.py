@@ -22,6 +22,7 @@ from oodles.audit import audit_data, stop_on_errors
 from oodles.config import build
 from oodles.environment import environment
 from oodles.errors import ConfigError, MissingExtraError, ModelError, StoreError, nearest
+from oodles.forward import Plan
 from oodles.grid import check_slices
 from oodles.locks import held_briefly
 from oodles.patterns import render
@@ -39,7 +40,7 @@ from oodles.records import (
     role_of,
 )
 from oodles.schedule import schedule
-from oodles.scoring import Plan, predict, prepare
+from oodles.scoring import predict, prepare
 from oodles.slices import Members, members_of
 from oodles.sources import load_examples
 from oodles.store import (

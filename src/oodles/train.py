@@ -23,8 +23,8 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from oodles.errors import ModelError
+from oodles.forward import causal_lm, head_is_plain, hidden_states, is_out_of_memory
 from oodles.records import PromptSet, Recipe, Seeds
-from oodles.scoring import causal_lm, head_is_plain, hidden_states, is_out_of_memory
 from oodles.store import RunFolder, disk_errors, sync
 from oodles.tokens import context_limit, encode
 
