@@ -21,7 +21,7 @@ from oodles.forward import Plan, causal_lm, device_of, evaluating, free_memory, 
 from oodles.packing import Row, Sequences, pack
 from oodles.records import FloatArray, Predictions, Prompt, PromptSet
 from oodles.shortcuts import choose_ways
-from oodles.tokens import Encoded, context_limit, encode_once
+from oodles.tokens import Encoded, context_limit, encode_all
 
 if TYPE_CHECKING:
     import torch
@@ -117,7 +117,8 @@ def prepare_all(
         )
     limit = context_limit(causal_lm(model).config)
     budget = batch_tokens or BATCH_TOKENS.get(device_of(model).type, BATCH_TOKENS_ELSEWHERE)
-    plans = [_draft(encode_once(tokenizer, prompts, limit), prompts, budget, normalise) for prompts in sets]
+    encoded = encode_all(tokenizer, sets, limit)
+    plans = [_draft(one, prompts, budget, normalise) for one, prompts in zip(encoded, sets, strict=True)]
     return choose_ways(model, plans)
 
 

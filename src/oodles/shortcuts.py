@@ -77,13 +77,21 @@ def choose_ways(model: torch.nn.Module, plans: Sequence[Plan]) -> tuple[Plan, ..
     plan, index = min(((plan, _shortest(plan)) for plan in plans), key=lambda found: len(found[0].sequences[found[1]]))
     plain_head = head_is_matrix(model) and head_is_plain(model, plain_input(model, plan.sequences, index))
     ways: tuple[Way, ...] = ("rows of head", "model's logits") if plain_head else ("model's logits",)
-    padded = _padded(plan, index)
-    able = [way for way in ways if _agrees(model, way, [padded])]
-    for way in able:
+    able: list[Way] = []
+    for way in ways:
+        if not _agrees(model, way, [_padded(plan, index)]):
+            continue
         if _sharing_agrees(model, way, plans):
             return tuple(replace(plan, way=way) for plan in plans)
-    way = able[0] if able else "one by one"
-    return tuple(replace(plan, way=way, packing=pack(plan.sequences, plan.batch_tokens, share=False)) for plan in plans)
+        able.append(way)
+    return tuple(
+        replace(
+            plan,
+            way=able[0] if able else "one by one",
+            packing=pack(plan.sequences, plan.batch_tokens, share=False),
+        )
+        for plan in plans
+    )
 
 
 def signature(model: Any) -> str:
