@@ -22,6 +22,7 @@ from oodles.audit import audit_data, stop_on_errors
 from oodles.config import build
 from oodles.environment import environment
 from oodles.errors import ConfigError, MissingExtraError, ModelError, StoreError, nearest
+from oodles.forward import Plan
 from oodles.grid import check_slices
 from oodles.locks import held_briefly
 from oodles.patterns import render, shared_field
@@ -39,7 +40,7 @@ from oodles.records import (
     role_of,
 )
 from oodles.schedule import schedule
-from oodles.scoring import Plan, predict, prepare
+from oodles.scoring import predict, prepare_all
 from oodles.slices import Members, members_of
 from oodles.sources import load_examples
 from oodles.store import (
@@ -257,8 +258,8 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         evaluation = self._evaluation
         self._schedule = schedule(evaluation.steps, state.max_steps, evaluation.points)
         with own_precision(model):
-            for prompts in self._sets:
-                self._plans[prompts.name] = prepare(model, tokenizer, prompts, batch_tokens=evaluation.batch_tokens)
+            plans = prepare_all(model, tokenizer, self._sets, batch_tokens=evaluation.batch_tokens)
+        self._plans = {plan.name: plan for plan in plans}
         self._committed = {
             (line["step"], line["test_set"], line["prompts"]): line
             for line in read_scores(self._folder)

@@ -13,7 +13,7 @@ from oodles import overlap, pins
 from oodles.errors import OodlesError
 from oodles.records import DataSet, Draw, Example, PromptSet
 from oodles.sources import Origin
-from oodles.tokens import bare_tokens, encode, joins_badly, most_tokens, start_tokens, wrap
+from oodles.tokens import encode, joined_tokens, most_tokens, start_tokens, wrap
 
 Severity = Literal["error", "warning", "note"]
 Kind = Literal["train", "test"]
@@ -302,18 +302,18 @@ def check_spaces(prompts: PromptSet, where: str) -> Iterator[Finding]:
 
 def check_answers(tokenizer: Any, prompts: PromptSet, where: str) -> Iterator[Finding]:
     """Answers of several tokens, of equal tokens, and answers that change the prompt they are joined to."""
-    found = [tuple(ids) for ids in bare_tokens(tokenizer, prompts.answers)]
-    for answer, ids in zip(prompts.answers, found, strict=True):
-        if len(ids) != 1:
+    step = max(1, len(prompts.prompts) // 200)
+    texts = [wrap(tokenizer, p.text, prompts.chat) for p in prompts.prompts[::step]]
+    joined = [joined_tokens(tokenizer, answer, texts) for answer in prompts.answers]
+    for answer, (ids, changed) in zip(prompts.answers, joined, strict=True):
+        if changed is None and len(ids) != 1:
             told = " ".join(map(repr, tokenizer.convert_ids_to_tokens(list(ids))))
             text = f"answer {answer!r} has {len(ids)} tokens: {told}"
             yield Finding(code="answer-tokens", where=where, text=text)
-    if len(set(found)) < len(found):
+    whole = [ids for ids, changed in joined if changed is None]
+    if len(set(whole)) < len(whole):
         yield Finding(code="answer-same", where=where, text=f"two of {list(prompts.answers)} have the same tokens")
-    step = max(1, len(prompts.prompts) // 200)
-    texts = [wrap(tokenizer, p.text, prompts.chat) for p in prompts.prompts[::step]]
-    for answer in prompts.answers:
-        changed = joins_badly(tokenizer, answer, texts)
+    for answer, (_, changed) in zip(prompts.answers, joined, strict=True):
         if changed is not None:
             text = f"answer {answer!r} changes the prompt's tokens when joined to {changed[-16:]!r}"
             yield Finding(code="answer-joins", where=where, text=text)

@@ -285,7 +285,7 @@ def _ask(source: Source, hub: str, revision: str | None) -> tuple[str, list[str]
 
     api, cache = HfApi(), ("cache", lambda: _from_cache(source, hub))
     try:
-        info = _within(PATIENCE, lambda: api.dataset_info(hub, revision=revision, timeout=PATIENCE))
+        info = within(PATIENCE, lambda: api.dataset_info(hub, revision=revision, timeout=PATIENCE))
     except GatedRepoError:
         raise _FailedError("access must be asked for on its page; then log in with `hf auth login`") from None
     except RepositoryNotFoundError:
@@ -303,7 +303,7 @@ def _ask(source: Source, hub: str, revision: str | None) -> tuple[str, list[str]
     return info.sha, [file.rfilename for file in info.siblings or []]
 
 
-def _within(seconds: float, call: Callable[[], Any]) -> Any:
+def within(seconds: float, call: Callable[[], Any]) -> Any:
     """The result of a call, or a TimeoutError: looking up a name and trying many addresses heed no timeout."""
     answer: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
 
@@ -321,6 +321,29 @@ def _within(seconds: float, call: Callable[[], Any]) -> Any:
     if error is not None:
         raise error
     return value
+
+
+_ASKED: dict[str, str] = {}  # by endpoint: why it gives no answer; empty if it does
+
+
+def unreachable(model: str, revision: str) -> str:
+    """Why the hub gives no answer about a model; empty if it does. Asked once: left alone, the libraries retry long."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    api = HfApi()
+    if api.endpoint not in _ASKED:
+        try:
+            within(PATIENCE, lambda: api.model_info(model, revision=revision, timeout=PATIENCE))
+            _ASKED[api.endpoint] = ""
+        except HFValidationError:
+            return ""  # the id is wrong: whoever loads it says so
+        except HfHubHTTPError as error:
+            status = error.response.status_code
+            _ASKED[api.endpoint] = f"{api.endpoint} answers {status}" if status >= 500 else ""
+        except Exception as error:  # the network's errors have other types in every version of the libraries
+            _ASKED[api.endpoint] = f"{api.endpoint} cannot be reached ({_reason(error)})"
+    return _ASKED[api.endpoint]
 
 
 def _load(path: str, config: str | None, source: Source, **more: Any) -> Any:

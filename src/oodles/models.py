@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from oodles.errors import MissingExtraError, ModelError, OodlesError, nearest
 from oodles.fetch import EMBEDDED, MADE_HERE, fetch, is_fetched, model_folder
+from oodles.hub import unreachable
 from oodles.presets import BYTES, PRESETS, preset_of
 from oodles.records import Lora, ModelSpec, Precision
 
@@ -117,8 +118,7 @@ def load_config(spec: ModelSpec) -> Any:
     _require_transformers("reading a model's config")
     from transformers import AutoConfig
 
-    with _quiet_loading(), _as_model_error(spec):
-        return AutoConfig.from_pretrained(model_path(spec), **_from_hub(spec))
+    return _from_pretrained(AutoConfig, spec)
 
 
 def load_tokenizer(spec: ModelSpec) -> Any:
@@ -126,8 +126,7 @@ def load_tokenizer(spec: ModelSpec) -> Any:
     _require_transformers("loading a tokenizer")
     from transformers import AutoTokenizer
 
-    with _quiet_loading(), _as_model_error(spec):
-        tokenizer = AutoTokenizer.from_pretrained(model_path(spec), **_from_hub(spec))
+    tokenizer = _from_pretrained(AutoTokenizer, spec)
     if tokenizer.pad_token_id is None:
         if tokenizer.eos_token_id is None:
             raise ModelError(f"model '{spec.label}': its tokenizer has neither a pad nor an eos token; set one")
@@ -142,10 +141,7 @@ def load_model(spec: ModelSpec, precision: Precision = "auto") -> torch.nn.Modul
     from transformers import AutoModelForCausalLM
 
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision_of(spec, precision)]
-    with _quiet_loading(), _as_model_error(spec):
-        model = AutoModelForCausalLM.from_pretrained(
-            model_path(spec), dtype=dtype, use_safetensors=True, **_from_hub(spec)
-        )
+    model = _from_pretrained(AutoModelForCausalLM, spec, dtype=dtype, use_safetensors=True)
     return model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -275,9 +271,16 @@ def _stores_transposed(model: torch.nn.Module, targets: tuple[str, ...]) -> bool
     return any(isinstance(module, Conv1D) and name.endswith(ends) for name, module in model.named_modules())
 
 
-def _from_hub(spec: ModelSpec) -> dict[str, Any]:
-    """What every from_pretrained is told. Unless trust_remote_code is False, transformers may ask on the terminal."""
-    return {"revision": _commit(spec), "cache_dir": _cache(), "trust_remote_code": False}
+def _from_pretrained(kind: Any, spec: ModelSpec, **more: Any) -> Any:
+    """What `kind` loads: from a folder, the hub, or only the cache if the hub gives no answer.
+
+    Unless trust_remote_code is False, transformers may ask on the terminal.
+    """
+    path, revision = model_path(spec), _commit(spec)
+    away = "" if Path(path).is_dir() or _switched_off() else unreachable(path, revision)
+    more |= {"revision": revision, "cache_dir": _cache(), "trust_remote_code": False, "local_files_only": bool(away)}
+    with _quiet_loading(), _as_model_error(spec, away):
+        return kind.from_pretrained(path, **more)
 
 
 def _commit(spec: ModelSpec) -> str:
@@ -288,24 +291,45 @@ def _commit(spec: ModelSpec) -> str:
 
 
 @contextlib.contextmanager
-def _as_model_error(spec: ModelSpec) -> Iterator[None]:
+def _as_model_error(spec: ModelSpec, away: str = "") -> Iterator[None]:
+    """One line for what goes wrong; `away` says why the hub was not asked."""
+    from safetensors import SafetensorError
+
     try:
         yield
+    except SafetensorError as error:
+        raise ModelError(f"model '{spec.source}' cannot be loaded: its weights are damaged ({error})") from None
     except (OSError, ValueError, json.JSONDecodeError, KeyError) as error:
-        reason = _plainly(" ".join(str(error).split()))
+        reason = _plainly(" ".join(str(error).split()), away)
         offline = "; the hub is switched off (HF_HUB_OFFLINE)" if _switched_off() else ""
         raise ModelError(f"model '{spec.source}' cannot be loaded: {reason}{offline}") from None
 
 
-def _plainly(reason: str) -> str:
+def _plainly(reason: str, away: str) -> str:
     """transformers advises to switch the safeguards off; oodles does not."""
     if "trust_remote_code" in reason:
         needs = "it needs code from its own repository (auto_map), which oodles does not run"
         return f"{needs}; use an architecture that is in transformers"
+    if away:
+        return f"{away}, and it is not (or not whole) in the cache; check the network, or give the model's folder"
     if "safetensors" in reason and ("no file named" in reason or "does not appear to have" in reason):
         lacks = "it has no safetensors, and pickled weights are not loaded"
         return f"{lacks}; name a revision that has them, or convert a copy with save_pretrained"
-    return reason[:200]
+    return _first_sentences(reason)
+
+
+def _first_sentences(text: str, most: int = 300) -> str:
+    """As many whole sentences as fit, at least one; some errors go on to list every architecture there is.
+
+    >>> _first_sentences("It failed. Look at a.b, c and d. " + "More. " * 99, 40)
+    'It failed. Look at a.b, c and d.'
+    """
+    first, *others = text.split(". ")
+    for other in others:
+        if len(first) + len(other) + 3 > most:
+            return first + "."
+        first = f"{first}. {other}"
+    return first if len(first) <= most else f"{first[:most].rsplit(' ', 1)[0]} ..."
 
 
 @contextlib.contextmanager

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +21,14 @@ from oodles.audit import audit_data, stop_on_errors
 from oodles.callback import Heard, Listener, Rendered, characters, evaluation_line, render_sets
 from oodles.environment import environment
 from oodles.errors import ConfigError, ModelError, StoreError, nearest
+from oodles.forward import Plan
 from oodles.grid import check_slices
 from oodles.locks import held_briefly, holding
-from oodles.models import load_model, load_tokenizer, precision_of, resolve_model
+from oodles.models import free_memory, load_model, load_tokenizer, precision_of, resolve_model
 from oodles.progress import Progress
 from oodles.records import Evaluation, ModelSpec, Pattern, Precision, PromptSet, Suite, describe_text, role_of
-from oodles.scoring import predict, prepare
+from oodles.scoring import predict, prepare_all
+from oodles.shortcuts import signature
 from oodles.store import (
     MANIFEST,
     STORE_SCHEMA,
@@ -127,7 +129,7 @@ def score_model(
     allow: Sequence[str] = (),
 ) -> Scored:
     """Score a suite with a model at one or several steps, into the run folder `<out>/runs/<run>`."""
-    evaluation = evaluation or Evaluation()
+    evaluation = _with_in_domain(evaluation or Evaluation(), in_domain)
     if not model and not checkpoints[0].is_adapter:
         raise ConfigError("oodles score: which model? give --model, or checkpoints whose adapters name their base")
     spec = resolve_model(model or base_of(checkpoints[0]))
@@ -155,8 +157,26 @@ def score_model(
             found = score_missing(
                 folder, spec, checkpoints, rendered, in_domain, evaluation, precision, _listen_to(progress)
             )
-        write_json(folder.done, {"schema": STORE_SCHEMA, "last_step": checkpoints[-1].step})
+        _finish(folder, found)
     return found
+
+
+def _with_in_domain(evaluation: Evaluation, in_domain: str) -> Evaluation:
+    """The in-domain set is scored whatever else is chosen: the others are compared with it."""
+    if not in_domain or not evaluation.test_sets or in_domain in evaluation.test_sets:
+        return evaluation
+    return replace(evaluation, test_sets=(in_domain, *evaluation.test_sets))
+
+
+def _finish(folder: RunFolder, found: Scored) -> None:
+    """A run is done if it has scores; if no checkpoint could be scored it has failed."""
+    steps = [line["step"] for line in read_scores(folder)]
+    if steps:
+        folder.failed.unlink(missing_ok=True)
+        write_json(folder.done, {"schema": STORE_SCHEMA, "last_step": max(steps)})
+    elif found.broken:
+        step, reason = found.broken[-1]
+        write_json(folder.failed, {"reason": f"step {step}: {reason}", "log": folder.log.name})
 
 
 def add_test_sets(
@@ -305,8 +325,8 @@ def score_missing(
     skipped = len(checkpoints) * len(sets) - sum(len(missing) for _, missing in todo)
     if not todo:
         return Scored(out=folder.root, run=folder.name, done=0, skipped=skipped)
-    tokenizer = load_tokenizer(model)
-    plans: dict[str, Any] = {}
+    names = {prompts.name for _, missing in todo for prompts in missing}
+    plans = _Plans(load_tokenizer(model), [p for p in sets if p.name in names], evaluation.batch_tokens)
     done, broken = 0, []
     with _loaded(model, precision) as load:
         for checkpoint, missing in todo:
@@ -314,16 +334,8 @@ def score_missing(
             started, values = time.monotonic(), {}
             try:
                 network = load(checkpoint)
-                for prompts in missing:
-                    if prompts.name not in plans:
-                        plans[prompts.name] = prepare(network, tokenizer, prompts, batch_tokens=evaluation.batch_tokens)
-                    listen(Heard(doing=f"{folder.name} step {checkpoint.step} {prompts.name}"))
-                    predictions = predict(network, plans[prompts.name], prompts)
-                    role, cut = role_of(prompts.name, in_domain), plans[prompts.name].shortened
-                    line = commit(folder, checkpoint.step, prompts, predictions, role, shortened=cut)
-                    values[prompts.name] = line["metrics"]
-                    done += 1
-                    listen(Heard(work=characters(prompts)))
+                for name, metrics in _score_step(folder, network, checkpoint, missing, plans, in_domain, listen):
+                    values[name] = metrics
             except ModelError as error:
                 if len(checkpoints) == 1:
                     raise
@@ -331,34 +343,82 @@ def score_missing(
                 log_line(folder, f"step {checkpoint.step} failed: {error}")
                 listen(Heard(text=f"{folder.name}  step {checkpoint.step} failed: {error}"))
                 continue
+            finally:
+                network = None  # before the next is loaded
+                done += len(values)
             text = evaluation_line(checkpoint.step, checkpoints[-1].step, float("nan"), values, in_domain)
             log_line(folder, f"{text}  ({time.monotonic() - started:.1f} s)")
             listen(Heard(text=f"{folder.name}  {text}"))
     return Scored(out=folder.root, run=folder.name, done=done, skipped=skipped, broken=tuple(broken))
 
 
+def _score_step(
+    folder: RunFolder,
+    network: torch.nn.Module,
+    checkpoint: Checkpoint,
+    missing: Sequence[PromptSet],
+    plans: _Plans,
+    in_domain: str,
+    listen: Listener,
+) -> Iterator[tuple[str, Any]]:
+    """Score and commit one set after the other; the model is not kept after the last."""
+    made = plans.of(network)
+    for prompts in missing:
+        listen(Heard(doing=f"{folder.name} step {checkpoint.step} {prompts.name}"))
+        plan = made[prompts.name]
+        predictions = predict(network, plan, prompts)
+        role = role_of(prompts.name, in_domain)
+        line = commit(folder, checkpoint.step, prompts, predictions, role, shortened=plan.shortened)
+        listen(Heard(work=characters(prompts)))
+        yield prompts.name, line["metrics"]
+
+
+@dataclass(slots=True, eq=False)
+class _Plans:
+    """The plans of the sets. Checkpoints of one model share them; for a model of another kind they are made anew."""
+
+    tokenizer: Any
+    sets: Sequence[PromptSet]
+    batch_tokens: int | None
+    made_for: str = ""
+    made: dict[str, Plan] = field(default_factory=dict)
+
+    def of(self, network: torch.nn.Module) -> Mapping[str, Plan]:
+        if signature(network) != self.made_for:
+            plans = prepare_all(network, self.tokenizer, self.sets, batch_tokens=self.batch_tokens)
+            self.made_for, self.made = signature(network), {plan.name: plan for plan in plans}
+        return self.made
+
+
 @contextmanager
 def _loaded(model: ModelSpec, precision: Precision) -> Iterator[Callable[[Checkpoint], torch.nn.Module]]:
-    """A function that gives the model at a checkpoint; the base is loaded once, adapters change places on it."""
+    """A function that gives the model at a checkpoint; the base is loaded once, adapters change places on it.
+
+    One model is in memory at a time: what is held here is let go before another is loaded.
+    """
     state: dict[str, Any] = {}
 
+    def load_alone(spec: ModelSpec) -> torch.nn.Module:
+        state.clear()
+        free_memory()
+        return load_model(spec, precision)
+
     def load(checkpoint: Checkpoint) -> torch.nn.Module:
-        if checkpoint.path is None or checkpoint.is_adapter:
-            if "base" not in state:
-                state["base"] = load_model(model, precision)
-            if checkpoint.path is None:
-                return state["base"]
-            problem = damage_of(checkpoint.path) if (checkpoint.path / MANIFEST).is_file() else ""
-            if problem:
-                raise ModelError(f"{checkpoint.path}: the adapter is damaged: {problem}; restore or remove it")
-            try:
-                state["peft"] = _with_adapter(state.get("peft"), state["base"], checkpoint)
-            except ModelError:
-                state.clear()  # a broken adapter may have left its traces
-                raise
-            return state["peft"]
-        whole = resolve_model(str(checkpoint.path))
-        return load_model(replace(whole, label=model.label), precision)
+        if checkpoint.path is not None and not checkpoint.is_adapter:
+            return load_alone(replace(resolve_model(str(checkpoint.path)), label=model.label))
+        if "base" not in state:
+            state["base"] = load_alone(model)
+        if checkpoint.path is None:
+            return state["base"]
+        problem = damage_of(checkpoint.path) if (checkpoint.path / MANIFEST).is_file() else ""
+        if problem:
+            raise ModelError(f"{checkpoint.path}: the adapter is damaged: {problem}; restore or remove it")
+        try:
+            state["peft"] = _with_adapter(state.get("peft"), state["base"], checkpoint)
+        except ModelError:
+            state.clear()  # a broken adapter may have left its traces
+            raise
+        return state["peft"]
 
     yield load
     state.clear()
