@@ -25,7 +25,7 @@ from oodles.errors import ConfigError, MissingExtraError, ModelError, StoreError
 from oodles.grid import check_slices
 from oodles.locks import held_briefly
 from oodles.patterns import render
-from oodles.progress import duration
+from oodles.progress import duration, say
 from oodles.records import (
     SHOTS,
     Evaluation,
@@ -358,7 +358,7 @@ def own_precision(model: Any) -> Iterator[None]:
 
 def _print_lines(heard: Heard) -> None:
     if heard.text:
-        print(heard.text, file=sys.stderr, flush=True)
+        say(heard.text)
 
 
 def _silent(_: Heard) -> None:

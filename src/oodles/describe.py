@@ -18,7 +18,7 @@ from oodles.presets import LLAMA, PRESETS, preset_of, training_bytes, weight_byt
 from oodles.records import DataSet, ModelSpec, Precision, Suite
 from oodles.slices import resolve_slice, slice_columns, slice_names
 from oodles.sources import load_examples, load_origin, locate
-from oodles.store import RunFolder, read_json, read_scores, run_folders, run_names
+from oodles.store import RunFolder, read_json, read_scores, run_folders, run_names, sidecar
 from oodles.suite import list_suites, load_suite, pattern_for, pattern_of
 from oodles.tokens import context_limit
 
@@ -152,7 +152,11 @@ def _describe_folder(folder: RunFolder, holder: str) -> dict[str, Any]:
         count, step = len(steps), max(map(int, steps), default="")
     except OSError:
         pass  # none yet
-    reason = read_json(folder.failed).get("reason", "") if status == "failed" else holder
+    reason = holder
+    if status == "failed":
+        reason = (sidecar(folder.failed) or {"reason": "failed.json is damaged; tried again by oodles run"}).get(
+            "reason", ""
+        )
     return {
         "run": folder.name,
         "status": "running" if holder else status,
@@ -178,7 +182,9 @@ def pace_of(root: Path, rows: Sequence[Mapping[str, Any]]) -> Pace:
     """An estimate: the mean time of the newest done runs, for what is left, over those at work."""
     counts = Counter(str(row["status"]) for row in rows)
     took = [
-        read_json(RunFolder(root / "runs" / row["run"]).done).get("seconds") for row in rows if row["status"] == "done"
+        (sidecar(RunFolder(root / "runs" / row["run"]).done) or {}).get("seconds")
+        for row in rows
+        if row["status"] == "done"
     ][-50:]
     known = [t for t in took if t]
     left = sum(counts[s] for s in ("running", "started", "missing"))
@@ -196,9 +202,10 @@ def describe_runs(root: Path) -> list[dict[str, Any]]:
 
 
 def _describe_run(folder: RunFolder) -> dict[str, Any]:
-    spec, env = read_json(folder.spec), read_json(folder.env)
+    spec, env = read_json(folder.spec), sidecar(folder.env) or {}
     evaluation = spec.get("evaluation", {})
     sampled = evaluation.get("limit_in_domain")
+    unknown = [] if env else [f"run {folder.name}: env.json is missing or damaged, so its versions are not known"]
     unfinished = [] if folder.status == "done" else [f"run {folder.name} is not finished ({folder.status})"]
     scores = read_scores(folder)
     shortened = {line["test_set"]: line for line in scores if line.get("shortened")}
@@ -222,10 +229,10 @@ def _describe_run(folder: RunFolder) -> dict[str, Any]:
         "steps": sorted({line["step"] for line in scores}),
         "status": folder.status,
         "draw_hash": spec.get("draw_hash"),
-        "versions": {"oodles": env["oodles"], "python": env["python"], **env.get("packages", {})},
+        "versions": {"oodles": env.get("oodles"), "python": env.get("python"), **env.get("packages", {})},
         "device": env.get("device"),
         "threads": env.get("threads"),
-        "caveats": [*unfinished, *caveats, *cut, *_allowed(folder.root)],
+        "caveats": [*unfinished, *unknown, *caveats, *cut, *_allowed(folder.root)],
     }
 
 
@@ -233,6 +240,8 @@ def _allowed(root: Path) -> list[str]:
     """Audit errors that were found and waved through."""
     if not (root / "audit.json").is_file():
         return []
-    held = read_json(root / "audit.json")
+    held = sidecar(root / "audit.json")
+    if held is None:
+        return ["audit.json is damaged: which audit errors were allowed is not known; run the study again"]
     found = [f for f in held.get("findings", []) if f["severity"] == "error" and f["code"] in held.get("allowed", [])]
     return [f"audit error allowed: {f['where']}: {f['text']} [{f['code']}]" for f in found]

@@ -13,7 +13,16 @@ from oodles.models import model_path, require_training
 from oodles.progress import Progress
 from oodles.records import Study
 from oodles.stopping import stop_on_signals
-from oodles.store import RunFolder, check_folder, check_members, check_same_run, claim_folder, plan_runs, write_json
+from oodles.store import (
+    RunFolder,
+    check_folder,
+    check_members,
+    check_same_run,
+    claim_folder,
+    mend_members,
+    plan_runs,
+    write_json,
+)
 from oodles.worker import How, Outcome, run_missing, work_of
 
 
@@ -61,18 +70,22 @@ def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
     study = grid.study
     for spec in {job.spec.model: job.spec for job in grid.jobs}.values():
         model_path(spec.model)  # a model that is not there is an error now, not after the first run
-    check_folder(root, study.name, grid.suite.name)
+    ids = [job.spec.run_id for job in grid.jobs]
+    check_folder(root, study.name, grid.suite.name, ids)
     for job in grid.jobs:
         check_same_run(RunFolder(root / "runs" / job.spec.name), job.spec)
     audit = audit_grid(grid, notes=False)
     allowed = (*study.allow, *allow)
     stop_on_errors(audit, allowed)
-    for spec in {(job.spec.pattern.name, job.spec.train_set): job.spec for job in grid.jobs}.values():
-        sets = render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation)
-        check_members(root, [one.members for one in sets])
+    specs = {(job.spec.pattern.name, job.spec.train_set): job.spec for job in grid.jobs}.values()
+    rendered = [render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation) for spec in specs]
+    members = [one.members for sets in rendered for one in sets]
+    check_members(root, members)
     with held_briefly(root / ".study.lock"):
-        claim_folder(root, study.name, grid.suite.name)
+        claim_folder(root, study.name, grid.suite.name, ids)
+        check_members(root, members)  # of what was written anew, too
         plan_runs(root, [job.spec.name for job in grid.jobs])
+        mend_members(root, members)
         write_json(root / "audit.json", {**audit.as_dict(), "allowed": list(allowed)})
 
 

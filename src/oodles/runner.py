@@ -15,7 +15,7 @@ from oodles.patterns import render
 from oodles.records import RunSpec, Suite
 from oodles.scorer import Checkpoint, score_missing
 from oodles.stopping import Stop
-from oodles.store import RunFolder, begin_run, keep_members, log_line, read_json
+from oodles.store import RunFolder, begin_run, keep_members, log_line, read_json, sidecar
 from oodles.train import fine_tune, last_checkpoint
 
 TRAINING_COST = 3.5  # per character, against scoring: measured on the embedded model and suite
@@ -98,9 +98,9 @@ def same_before_training(spec: RunSpec, earlier: list[RunFolder]) -> RunFolder |
     """
     here = environment()
     for folder in earlier:
-        if not folder.done.is_file() or read_json(folder.env) != here:
+        held = sidecar(folder.spec)
+        if not folder.done.is_file() or held is None or sidecar(folder.env) != here:
             continue
-        held = read_json(folder.spec)
         model = {"label": spec.model.label, "source": spec.model.source, "revision": spec.model.revision}
         same_batches = held["evaluation"]["batch_tokens"] == spec.evaluation.batch_tokens
         if held["model"] == model and held["recipe"]["precision"] == spec.recipe.precision and same_batches:

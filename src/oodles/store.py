@@ -8,19 +8,19 @@ Everything is written aside and renamed, or appended as one line, so a kill leav
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from oodles.disk import disk_errors as disk_errors
+from oodles.disk import make_parents
 from oodles.errors import StoreError
 from oodles.metrics import metrics
 from oodles.records import SHOTS, Draw, Predictions, PromptSet, Role, RunSpec, describe_text
@@ -102,17 +102,6 @@ class RunFolder:
 # writing
 
 
-@contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """Disk trouble as one line that names the place."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise StoreError(f"{path}: no space left on the disk; free some or choose another --out") from None
-        raise StoreError(f"{path}: cannot be written ({error.strerror or error}); check the folder") from None
-
-
 def write_json(path: Path, value: Any) -> None:
     """Write aside, sync, rename."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n")
@@ -122,7 +111,7 @@ def write_text(path: Path, text: str) -> None:
     """Write aside, sync, rename: the file is there whole or not at all."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_parents(path)
         try:
             with aside.open("w", encoding="utf-8") as handle:
                 handle.write(text)
@@ -133,26 +122,61 @@ def write_text(path: Path, text: str) -> None:
             aside.unlink(missing_ok=True)
 
 
-def claim_folder(root: Path, name: str, suite: str) -> None:
-    """Make `root` the folder of this study, or refuse if it holds something else."""
-    check_folder(root, name, suite)
-    if not (root / "study.json").is_file():
-        write_json(root / "study.json", {"schema": STORE_SCHEMA, "study": name, "suite": suite})
+def claim_folder(root: Path, name: str, suite: str, ids: Sequence[str] = ()) -> None:
+    """Make `root` the folder of this study, or refuse it if it holds another; a damaged study.json is written anew."""
+    check_folder(root, name, suite, ids)
+    if sidecar(root / "study.json") is None:
+        known = _remembered(root)
+        write_json(root / "study.json", {"schema": STORE_SCHEMA, "study": name, "suite": suite, **known})
 
 
-def check_folder(root: Path, name: str, suite: str) -> None:
-    """Refuse a folder that holds another study or anything else, without touching it."""
+def check_folder(root: Path, name: str, suite: str, ids: Sequence[str] = ()) -> None:
+    """Refuse a folder that holds another study or anything else, without touching it.
+
+    Where `study.json` is lost or damaged, the runs say whose folder it is: those of the study have one of its `ids`.
+    """
     file = root / "study.json"
     ours = (".lock", ".part", "locks")
     strange = root.exists() and (not root.is_dir() or any(not p.name.endswith(ours) for p in root.iterdir()))
-    if not file.is_file():  # looked for last: another run may begin in the same moment
-        if strange:
-            raise StoreError(f"{root}: not empty and no oodles study; choose another --out")
+    held = sidecar(file) if root.is_dir() else None  # looked for last: another run may begin in the same moment
+    if held is None:
+        if strange and not _known_by_runs(root, suite, ids):
+            damaged = "study.json is damaged, and no run there is of this study"
+            what = damaged if file.is_file() else "not empty and no oodles study"
+            raise StoreError(f"{root}: {what}; choose another --out")
         return
-    held = read_json(file)
     if (held.get("study"), held.get("suite")) != (name, suite):
         found = f"study '{held.get('study')}' on suite '{held.get('suite')}'"
         raise StoreError(f"{root}: holds {found}, not '{name}' on '{suite}'; choose another --out")
+
+
+def _known_by_runs(root: Path, suite: str, ids: Sequence[str]) -> bool:
+    """Whether a folder without a readable `study.json` holds this study: by its runs, or because it holds none yet."""
+    specs = [spec for folder in _folders(root) if (spec := sidecar(folder.spec)) is not None]
+    if not specs:
+        return (root / "study.json").is_file() and not any(read_scores(folder) for folder in _folders(root))
+    if ids:
+        return any(spec.get("run_id") in ids for spec in specs)
+    return all(spec.get("run_id", "") is None and spec.get("suite") == suite for spec in specs)
+
+
+def _remembered(root: Path) -> dict[str, Any]:
+    """What `study.json` says of a study, as far as its runs and sets say it too."""
+    specs = {f.name: spec for f in _folders(root) if (spec := sidecar(f.spec)) is not None}
+    asked = [name for spec in specs.values() for name in (spec.get("evaluation") or {}).get("test_sets", ())]
+    sets = [one for path in sorted((root / "sets").glob("*.parquet")) if (one := _read_members(path)) is not None]
+    told = {
+        "runs": list(specs),
+        "sets": {f"{one.test_set} {one.key}": one.identity for one in sets if one.key},
+        "slices": list(dict.fromkeys(filter(is_slice, asked))),
+    }
+    return {key: value for key, value in told.items() if value}
+
+
+def _folders(root: Path) -> list[RunFolder]:
+    if not (root / "runs").is_dir():
+        return []
+    return [RunFolder(path) for path in sorted((root / "runs").iterdir()) if path.is_dir()]
 
 
 def begin_run(folder: RunFolder, spec: RunSpec, draw: Draw, env: Mapping[str, Any], **more: Any) -> None:
@@ -161,24 +185,31 @@ def begin_run(folder: RunFolder, spec: RunSpec, draw: Draw, env: Mapping[str, An
     What an unfinished attempt at the same run has committed stays, and so does its checkpoint; remains of another run
     of this name are removed (`check_same_run` has seen that it has no scores).
     """
-    same = folder.spec.is_file() and read_json(folder.spec).get("run_id") == spec.run_id
+    same = (sidecar(folder.spec) or {}).get("run_id") == spec.run_id
     with disk_errors(folder.path):
         if not same:
             shutil.rmtree(folder.path, ignore_errors=True)
-        folder.path.mkdir(parents=True, exist_ok=True)
+        make_parents(folder.spec)
         folder.failed.unlink(missing_ok=True)
-    if not same:
+    held = sidecar(folder.env)
+    if held is None:
         write_json(folder.env, dict(env))
-    elif folder.env.is_file() and read_json(folder.env) != dict(env):
+    elif held != dict(env):
         log_line(folder, f"goes on in another environment: {json.dumps(dict(env), sort_keys=True)}")
-    ids = [e.id for e in draw.examples]
-    header = {"schema": STORE_SCHEMA, "train_set": draw.train_set, "shots": draw.shots, "data_seed": draw.data_seed}
-    write_json(folder.draw, {**header, "hash": draw.hash, "ids": ids})
+    keep_draw(folder, draw)
     told = asdict(spec)
     told["pattern"]["text"] = describe_text(spec.pattern.text)
     write_json(
         folder.spec, {"schema": STORE_SCHEMA, "run_id": spec.run_id, **told, "seeds": asdict(spec.seeds), **more}
     )
+
+
+def keep_draw(folder: RunFolder, draw: Draw) -> None:
+    """The ids of a run's shots; written anew if they are missing or damaged."""
+    header = {"schema": STORE_SCHEMA, "train_set": draw.train_set, "shots": draw.shots, "data_seed": draw.data_seed}
+    told = {**header, "hash": draw.hash, "ids": [e.id for e in draw.examples]}
+    if sidecar(folder.draw) != told:
+        write_json(folder.draw, told)
 
 
 def plan_runs(root: Path, names: Sequence[str]) -> None:
@@ -191,12 +222,18 @@ def plan_runs(root: Path, names: Sequence[str]) -> None:
 
 def check_same_run(folder: RunFolder, spec: RunSpec) -> None:
     """A run of this name that has scores must be this very run."""
-    held = read_json(folder.spec).get("run_id") if folder.spec.is_file() else spec.run_id
+    held = (sidecar(folder.spec) or {"run_id": spec.run_id}).get("run_id")  # damaged: see check_spec
     if held != spec.run_id and read_scores(folder):
         raise StoreError(
             f"{folder.path}: holds run {held}, the study asks for {spec.run_id} under the same name (model, data or"
             " recipe changed); choose another --out or remove that run"
         )
+
+
+def check_spec(folder: RunFolder) -> None:
+    """Refuse a run that has scores and a damaged spec: what was trained there is not known."""
+    if folder.spec.is_file() and sidecar(folder.spec) is None and read_scores(folder):
+        read_json(folder.spec)
 
 
 def commit(
@@ -249,7 +286,7 @@ def copy_score(donor: RunFolder, folder: RunFolder, line: Mapping[str, Any], rol
     """
     source, target = records_file(donor, line), records_file(folder, line)
     with disk_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_parents(target)
         aside = target.with_name(f".{target.name}.part")
         shutil.copyfile(source, aside)
         sync(aside)
@@ -278,9 +315,7 @@ def keep_members(folder: RunFolder, members: Sequence[Members], asked: Sequence[
 
 def check_members(root: Path, members: Sequence[Members]) -> None:
     """Refuse sets that are not those of the folder's earlier runs, without touching anything."""
-    if not (root / "study.json").is_file():
-        return
-    known = read_json(root / "study.json").get("sets", {})
+    known = (sidecar(root / "study.json") or {}).get("sets", {})
     for one in members:
         was = known.get(f"{one.test_set} {one.key}", one.identity)
         if was != one.identity and one.test_set != SHOTS:
@@ -294,6 +329,20 @@ def members_file(root: Path, test_set: str, prompts: str) -> Path:
     return root / "sets" / f"{test_set}-{prompts}.parquet"
 
 
+def mend_members(root: Path, members: Sequence[Members]) -> None:
+    """Write anew what is damaged or missing of the sets that the folder's runs were evaluated on."""
+    known = read_json(root / "study.json").get("sets", {})
+    for one in members:
+        path = members_file(root, one.test_set, one.prompts)
+        if known.get(f"{one.test_set} {one.key}") != one.identity:
+            continue
+        held = _read_members(path)
+        if held is None or (held.ids, held.gold, held.identity) != (one.ids, one.gold, one.identity):
+            with disk_errors(path):
+                path.unlink(missing_ok=True)
+            _write_members(path, one)
+
+
 def _write_members(path: Path, members: Members) -> None:
     if path.is_file():
         return
@@ -301,19 +350,45 @@ def _write_members(path: Path, members: Members) -> None:
 
     columns: dict[str, Any] = {"example": list(members.ids), "gold": np.array(members.gold, dtype=np.int16)}
     columns |= {f"slice:{name}": pa.array(cells).dictionary_encode() for name, cells in members.columns.items()}
-    _write_parquet(path, columns)
+    _write_parquet(path, columns, {"test_set": members.test_set, "prompts": members.prompts, "key": members.key})
 
 
-def _write_parquet(path: Path, columns: Mapping[str, Any]) -> None:
+def _read_members(path: Path) -> Members | None:
+    """Who belongs to a rendered set, as it was kept; None if that is missing or damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path, page_checksum_verification=True)
+        told = json.loads((table.schema.metadata or {}).get(ABOUT, b"{}"))
+        cells = {name: tuple(table.column(name).to_pylist()) for name in table.column_names}
+        return Members(
+            test_set=told.get("test_set", ""),
+            prompts=told.get("prompts", ""),
+            key=told.get("key", ""),
+            ids=cells["example"],
+            gold=cells["gold"],
+            columns={n.removeprefix("slice:"): c for n, c in cells.items() if n.startswith("slice:")},
+        )
+    except (OSError, ValueError, KeyError, AttributeError, pa.ArrowException):
+        return None
+
+
+ABOUT = b"oodles"  # key of what a Parquet file says of itself
+
+
+def _write_parquet(path: Path, columns: Mapping[str, Any], about: Mapping[str, str] | None = None) -> None:
     """Write aside, sync, rename."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_parents(path)
         try:
             table = pa.table(dict(columns))
+            if about:
+                table = table.replace_schema_metadata({ABOUT: json.dumps(dict(about))})
             pq.write_table(
                 table,
                 aside,
@@ -376,11 +451,32 @@ def log_line(folder: RunFolder, text: str) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path}: cannot be read ({error}); the file is damaged or missing") from None
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error).splitlines()[0]
+        raise StoreError(f"{path}: cannot be read ({reason}); {_advice(path)}") from None
     if not isinstance(value, dict):
-        raise StoreError(f"{path}: not a JSON object; the file is damaged")
+        raise StoreError(f"{path}: not a JSON object, so it is damaged; {_advice(path)}")
     return value
+
+
+def _advice(path: Path) -> str:
+    """What to do about a damaged file."""
+    if path.name in ("study.json", "audit.json"):
+        return "run the study again (oodles run), which writes it anew"
+    if path.name == "spec.json":
+        return f"restore it, or remove {path.parent} and run the study again"
+    return "the file is damaged or missing: restore it, or remove it and run the study again"
+
+
+def sidecar(path: Path) -> dict[str, Any] | None:
+    """A file that can be written anew or done without; None if it is missing or damaged."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read ({error.strerror}); check the file") from None
+    return value if isinstance(value, dict) else None
 
 
 def run_folders(root: str | Path) -> list[RunFolder]:
