@@ -55,9 +55,7 @@ def disk_trouble(error: BaseException, path: Path) -> str | None:
     Libraries hide the number of the error, and torch says nothing of it at all: then the disk itself is asked.
     """
     for one in _causes(error):
-        number = one.errno if isinstance(one, OSError) else None
-        told = CODED.search(str(one))
-        number = int(told[1]) if number is None and told else number
+        number = one.errno if isinstance(one, OSError) else _told_in(str(one))
         if number in TROUBLE:
             return str(_disk_error(path, number, os.strerror(number))).partition(": ")[2]
     number = _ask_disk(path)
@@ -66,6 +64,14 @@ def disk_trouble(error: BaseException, path: Path) -> str | None:
     if any(word in str(one) for one in _causes(error) for word in TORN):
         return "cannot be written whole (often: no space left); check the disk, then run the same command again"
     return None
+
+
+def _told_in(text: str) -> int | None:
+    """The number of a disk's error that a library has put into words."""
+    told = CODED.search(text)
+    if told:
+        return int(told[1])
+    return next((number for number in TROUBLE if os.strerror(number) in text), None)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from oodles.errors import StoreError
-from oodles.store import disk_errors, write_text
+from oodles.store import disk_errors, sealed, unsealed, write_text
 
 State = Literal["alive", "gone", "elsewhere"]
 PATIENCE, LOOKS = 0.05, 600  # seconds between two looks at a lock that is held for moments only, and how many
@@ -130,7 +130,7 @@ def _told(*command: str) -> str:
 def read_lock(path: Path) -> Holder | None:
     """Who holds a lock, if anybody."""
     try:
-        return _as_holder(json.loads(_read_file(path)))
+        return _as_holder(unsealed(json.loads(_read_file(path))))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, RecursionError) as error:
@@ -177,7 +177,7 @@ def take(path: Path) -> Holder | None:
         return held
     me = Holder.me()
     aside = path.with_name(f".{uuid.uuid4().hex}.lock")
-    write_text(aside, json.dumps(asdict(me)))
+    write_text(aside, json.dumps(sealed(asdict(me))))
     try:
         with disk_errors(path):
             for _ in range(TRIES):

@@ -23,11 +23,12 @@ from oodles.disk import disk_errors as disk_errors
 from oodles.disk import make_parents
 from oodles.errors import StoreError
 from oodles.metrics import metrics
-from oodles.records import SHOTS, Draw, Predictions, PromptSet, Role, RunSpec, describe_text
+from oodles.records import SHOTS, Draw, Predictions, PromptSet, Role, RunSpec, content_hash, describe_text
 from oodles.slices import Members, is_slice
 
 STORE_SCHEMA = 1
 CRC = b', "crc": '  # stands last in a line
+CHECKSUM = "checksum"  # of a JSON file
 Status = Literal["done", "failed", "started", "missing"]
 
 
@@ -102,9 +103,25 @@ class RunFolder:
 # writing
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write aside, sync, rename."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n")
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write aside, sync, rename; with a checksum, so that a flipped bit is seen."""
+    write_text(path, json.dumps(sealed(value), indent=2, ensure_ascii=False, sort_keys=True) + "\n")
+
+
+def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON object with its own checksum."""
+    plain = json.loads(json.dumps(dict(value)))
+    return {**plain, CHECKSUM: content_hash(plain)}
+
+
+def unsealed(value: Any) -> dict[str, Any]:
+    """The object without its checksum, if it has one and fits it; a ValueError if it does not."""
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    told = value.pop(CHECKSUM, None)
+    if told is not None and told != content_hash(value):
+        raise ValueError("it does not fit its checksum")
+    return value
 
 
 def write_text(path: Path, text: str) -> None:
@@ -450,13 +467,10 @@ def log_line(folder: RunFolder, text: str) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        return unsealed(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error).splitlines()[0]
         raise StoreError(f"{path}: cannot be read ({reason}); {_advice(path)}") from None
-    if not isinstance(value, dict):
-        raise StoreError(f"{path}: not a JSON object, so it is damaged; {_advice(path)}")
-    return value
 
 
 def _advice(path: Path) -> str:
@@ -471,12 +485,11 @@ def _advice(path: Path) -> str:
 def sidecar(path: Path) -> dict[str, Any] | None:
     """A file that can be written anew or done without; None if it is missing or damaged."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        return unsealed(json.loads(path.read_text(encoding="utf-8")))
     except (FileNotFoundError, ValueError, RecursionError):
         return None
     except OSError as error:
         raise StoreError(f"{path}: cannot be read ({error.strerror}); check the file") from None
-    return value if isinstance(value, dict) else None
 
 
 def run_folders(root: str | Path) -> list[RunFolder]:
