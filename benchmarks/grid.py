@@ -40,7 +40,7 @@ def write_runs(root: Path, runs: int, steps: int, sets: int) -> None:
     for number in range(runs):
         folder = RunFolder(root / "runs" / f"m_s0_{number}_8")
         folder.path.mkdir(parents=True)
-        folder.spec.write_text(json.dumps({**ABOUT, "seed": number, "data_seed": number, "run_id": "2-x"}))
+        folder.spec.write_text(json.dumps({**ABOUT, "seed": number, "data_seed": number, "run_id": None}))
         lines = []
         for step in range(steps):
             for one in range(sets):

@@ -117,7 +117,7 @@ class Campaign:
             self.renamed_folder, self.damaged_sidecar, self.full_disk, self.failing_disk, self.flipped_line,
             self.clock_jump, self.rivals, self.flipped_records,
         ]  # fmt: skip
-        return [*cheap, *cheap, *cheap, self.crashed_worker, *cheap, *cheap, *cheap, self.orphaned_workers]
+        return [*cheap * 4, self.crashed_worker, *cheap * 4, self.orphaned_workers]
 
     def run(self, faults: int, only: list[str], without: list[str]) -> dict[str, Any]:
         self.prepare()
@@ -191,6 +191,8 @@ class Campaign:
             self.kill_at(self.child(root), self.chance.uniform(0.2, 0.9) * self.whole)  # something to act on
         damaged = kind(root)
         self.counts[kind.__name__] += 1
+        if self.counts.total() % 50 == 0:
+            print(f"{self.counts.total()} faults, {len(self.violations)} violations", file=sys.stderr, flush=True)
         return damaged
 
     def fault(self, text: str) -> None:
@@ -380,8 +382,7 @@ class Campaign:
         """The workers, once one of them holds a lock that is its own."""
         for _ in range(40_000):
             children = workers_of(parent.process)
-            holders = [json.loads(p.read_text() or "{}").get("process") for p in found(root / "locks", "*.json")]
-            if any(child in holders for child in children) or not runs(parent.process):
+            if any(self.holds(child, root) for child in children) or not runs(parent.process):
                 return children
             time.sleep(0.005)
         return workers_of(parent.process)
@@ -427,7 +428,9 @@ class Campaign:
     def renamed_folder(self, root: Path) -> Damaged:
         """The study's folder is moved away while it is written; nothing appears in its place."""
         child, moved = self.child(root), root.with_name(f"{root.name}-moved")
-        time.sleep(self.moment(0.05, 0.8))
+        while runs(child.process) and not self.holds(child.process, root):
+            time.sleep(0.002)
+        time.sleep(self.moment(0, 0.5))
         root.rename(moved)
         code = self.ended(child, {0, 2})
         if list(root.glob("runs/*/scores.jsonl")) or (code == 0 and not self.done(moved)):
@@ -435,6 +438,13 @@ class Campaign:
         shutil.rmtree(root, ignore_errors=True)
         moved.rename(root)
         return set()
+
+    def holds(self, process: int, root: Path) -> bool:
+        """Whether a process is at a run."""
+        with contextlib.suppress(OSError):
+            texts = [p.read_text(errors="replace") for p in found(root / "locks", "*.json")]
+            return any(f'"process": {process},' in text for text in texts)
+        return False
 
     def clock_jump(self, root: Path) -> Damaged:
         jump = self.chance.choice([-1, 1]) * self.chance.randrange(3600, 10**7)

@@ -59,14 +59,18 @@ def test_counts_are_those_of_the_run(toy_study: Path, tmp_path: Path, scored: li
         folder = RunFolder(tmp_path / "out" / "runs" / told.run)
         lines = read_scores(folder)
         assert told.cost.steps == max(line["step"] for line in lines) == 3 * (told.group[-1] // 4)
-        assert told.cost.evaluations == len(lines)
-        assert told.cost.prompts == sum(line["n"] for line in lines)
+        assert told.cost.evaluations + told.cost.taken_over == len(lines)
+        scored_here = [
+            line for line in lines if line["step"] or line["test_set"] == "shots" or not told.cost.taken_over
+        ]
+        assert told.cost.evaluations == len(scored_here)
+        assert told.cost.prompts == sum(line["n"] for line in scored_here)
         assert told.cost.training_tokens == 3 * plain_tokens(job)
         kept = sum(file.stat().st_size for file in folder.path.rglob("*") if file.is_file())
         assert told.cost.disk == pytest.approx(kept, rel=0.25)
     whole = total(run.cost for run in budget.runs)
     assert whole.taken_over == 3 * 3  # three test sets, three of four runs; the shots are each run's own
-    assert whole.evaluations - whole.taken_over == len(scored)
+    assert whole.evaluations == len(scored)
     assert whole.computed_tokens == sum(scored)
     assert whole.prompt_tokens > whole.computed_tokens  # premises are shared
 
@@ -243,7 +247,7 @@ def test_the_dry_run_shows_counts_and_estimates(toy_study: Path, tmp_path: Path)
     run(load_study(toy_study, ["grid.seeds=[0]"]), out)
     before = sorted(p.stat().st_mtime_ns for p in out.rglob("*"))
     again = oodles("run", toy_study, "--out", out, "--dry-run")
-    assert "left to run: 1 run, 4 steps, 12 evaluations (3 of step 0" in again.stdout
+    assert "left to run: 1 run, 4 steps, 9 evaluations (and 3 of step 0 taken over" in again.stdout
     assert [line.split()[1:] for line in again.stdout.splitlines()[-2:]] == [["done", "skip"], ["missing", "run"]]
     assert sorted(p.stat().st_mtime_ns for p in out.rglob("*")) == before
 

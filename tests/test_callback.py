@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_utils import SaveStrategy
 
 from oodles.callback import OODCallback
 from oodles.errors import ConfigError, ModelError, StoreError
@@ -51,6 +53,33 @@ def test_their_training_is_not_changed_and_ours_is_recorded(tmp_path: Path, toy_
     assert set(table[table.test_set == "home"].role) == {"in_domain"}
     assert len(read_records(tmp_path / "study")) == 3 * (16 + 11 + 14)
     assert [f.status for f in run_folders(tmp_path / "study")] == ["done"]
+
+
+class Fails(TrainerCallback):
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == 4:
+            raise RuntimeError("on purpose")
+
+
+def test_a_resumed_training_goes_on_after_a_torn_line(tmp_path: Path, toy_suite: Path) -> None:
+    """A kill in the middle of a line must not spoil the next one, too."""
+    tokenizer, options = tiny_tokenizer(), {"suite": toy_suite, "in_domain": "home", "out": tmp_path / "study"}
+    for name in ("whole", "torn"):
+        trainer = their_trainer(tmp_path / name, [OODCallback(run=name, steps=(4,), **options), Fails()], tokenizer)
+        trainer.args.save_strategy, trainer.args.save_steps = SaveStrategy.STEPS, 4
+        with pytest.raises(RuntimeError, match="on purpose"):
+            trainer.train()
+    scores = tmp_path / "study" / "runs" / "torn" / "scores.jsonl"
+    scores.write_bytes(scores.read_bytes()[:-30])
+    for name in ("whole", "torn"):
+        trainer = their_trainer(tmp_path / name, [OODCallback(run=name, steps=(4,), **options)], tokenizer)
+        trainer.train(resume_from_checkpoint=str(tmp_path / name / "checkpoint-4"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a line that was lost would be told
+        table = read_runs(tmp_path / "study").sort_values(["step", "test_set", "metric"])
+    whole, torn = (table[table.run == name].drop(columns="run").reset_index(drop=True) for name in ("whole", "torn"))
+    assert sorted(torn.step.unique()) == [0, 4, 6]
+    assert torn.equals(whole)
 
 
 def test_bad_callbacks(tmp_path: Path, toy_suite: Path) -> None:

@@ -67,6 +67,20 @@ def test_overrides_are_toml_and_win(tmp_path: Path) -> None:
         (GOOD.replace("seeds = [0, 1]", "seeds = 0"), r"\[grid\]: seeds is 0, expected a list of whole numbers"),
         (GOOD.replace("seeds = [0, 1]", 'seeds = [0, "x"]'), r"seeds\[1\] is 'x', expected whole number"),
         (GOOD.replace("seeds = [0, 1]", "seeds = []"), r"seeds is empty"),
+        (GOOD.replace("[0, 1]", "[0, -1]"), r"\[grid\]: seeds holds -1, expected 0 to 4294967295"),
+        (GOOD.replace("[0, 1]", "[0, 4294967296]"), r"\[grid\]: seeds holds 4294967296, expected 0 to 4294967295"),
+        (GOOD.replace("[0, 1]", f"[{2**63}]"), r"\[grid\]: seeds holds 9223372036854775808, expected 0 to"),
+        (GOOD + "[train]\norder_seed = -3\n", r"\[train\]: order_seed is -3, expected 0 to 4294967295"),
+        (GOOD + "[train]\nlearning_rate = inf\n", r"\[train\]: learning_rate is inf, expected more than 0 and less"),
+        (GOOD + "[train]\nlearning_rate = nan\n", r"\[train\]: learning_rate is nan, expected more than 0"),
+        (
+            GOOD + '[train]\nlearning_rate = 1e-8\nschedule = "polynomial"\n',
+            r"learning_rate is 1e-08, expected more than 1e-07 with this schedule",
+        ),
+        (GOOD + "[train]\nweight_decay = -1.0\n", r"weight_decay is -1.0, expected 0 or more"),
+        (GOOD + "[train]\nmax_grad_norm = nan\n", r"max_grad_norm is nan, expected 0 \(no limit\) or more"),
+        (GOOD + "[lora]\nalpha = 0\n", r"\[lora\]: alpha is 0, expected at least 1"),
+        (GOOD + '[lora]\nbias = "some"\n', r"bias is 'some', expected one of none, all, lora_only"),
         (GOOD.replace('name = "mine"', 'name = "a/b"'), r"name is 'a/b'"),
         ("schema = 1\nname = ", r"not valid TOML"),
     ],
@@ -102,3 +116,9 @@ def test_shipped_studies_load() -> None:
     assert demo.evaluation.limit >= 100
     assert demo.evaluation.limit_in_domain is not None
     assert demo.evaluation.limit_in_domain >= 200
+
+
+def test_a_data_seed_of_more_than_64_bits_is_refused(tmp_path: Path) -> None:
+    for seeds in (str(2**63), f"[1, {2**63}]"):
+        with pytest.raises(ConfigError, match="data_seed is 9223372036854775808, expected 64 bits at most"):
+            load_study(write(tmp_path, GOOD), [f"grid.data_seed={seeds}"])

@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from benchmarks.grid import write_runs
+from transformers import TrainerCallback
 
 from conftest import oodles
+from oodles import runner
 from oodles.config import load_study
 from oodles.errors import ConfigError, StoreError
 from oodles.grid import expand, select
@@ -76,6 +80,28 @@ def test_more_test_sets_are_scored_from_the_adapters(toy_study: Path, tmp_path: 
     assert run(load_study(toy_study), tmp_path / "out").skipped == tuple(NAMES)
 
 
+def test_a_folder_of_an_older_version_is_read_but_not_grown(toy_study: Path, tmp_path: Path) -> None:
+    """A run id of version 2 means a training whose first warm-up step moved nothing."""
+    out = tmp_path / "out"
+    run(load_study(toy_study, ["grid.seeds=[0]"]), out)
+    folder = run_folders(out)[0]
+    told = read_json(folder.spec)
+    write_json(folder.spec, {**told, "run_id": told["run_id"].replace("3-", "2-", 1)})
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    for command in (["run", toy_study], ["run", toy_study, "--dry-run"], ["run", toy_study, "--only", "*_1_8"]):
+        refused = oodles(*command, "--out", out)
+        assert refused.returncode == 2
+        assert f"{out}: run {NAMES[0]} was trained by another version of oodles (run id of version 2" in refused.stderr
+        assert "choose another --out" in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
+    adding = oodles("score", "--runs", out, "--suite", toy_study.parent / "toy.toml", "--add-test-set", "far")
+    assert adding.returncode == 2
+    assert "not grown" in adding.stderr
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    assert oodles("analyse", out).returncode == 0
+    assert oodles("report", out, "--out", tmp_path / "report.html").returncode == 0
+
+
 def test_more_steps_are_trained_again_and_only_they_are_evaluated(toy_study: Path, tmp_path: Path) -> None:
     run(load_study(toy_study), tmp_path / "out")
     before = {f.name: f.scores.read_text() for f in run_folders(tmp_path / "out")}
@@ -86,6 +112,77 @@ def test_more_steps_are_trained_again_and_only_they_are_evaluated(toy_study: Pat
         assert {line["step"] for line in read_scores(folder)} == {0, 1, 2, 3, 4}
         assert "trained again" in folder.log.read_text()
     run(load_study(toy_study, ["eval.steps=[1, 2, 3]"]), tmp_path / "new")
+    same(tmp_path / "out", tmp_path / "new")
+
+
+class Nudge(TrainerCallback):
+    """Training that is not repeatable, as on a GPU: from a step on the weights are a little different."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        if state.global_step + 1 == self.step:
+            for parameter in model.parameters():
+                if parameter.requires_grad:
+                    parameter.data.add_(1e-3)
+
+
+def nudged(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    real = runner.fine_tune
+
+    def other(model: Any, tokenizer: Any, shots: Any, recipe: Any, seeds: Any, callbacks: Any, **more: Any) -> None:
+        real(model, tokenizer, shots, recipe, seeds, [Nudge(step), *callbacks], **more)
+
+    monkeypatch.setattr(runner, "fine_tune", other)
+
+
+@pytest.mark.parametrize("keep", ["true", "false"])
+@pytest.mark.parametrize(("at", "first"), [(1, 1), (3, 4)])
+def test_two_trainings_never_meet_in_one_run(
+    keep: str, at: int, first: int, toy_study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trained again for step 3, a run that does not repeat itself is evaluated anew from where it differs."""
+    one = ["grid.seeds=[0]", f"eval.keep_adapters={keep}"]
+    run(load_study(toy_study, one), tmp_path / "out")
+    folder = run_folders(tmp_path / "out")[0]
+    before = folder.scores.read_text().splitlines()
+    nudged(monkeypatch, at)
+    more = [*one, "eval.steps=[1, 2, 3]"]
+    assert run(load_study(toy_study, more), tmp_path / "out").done == (NAMES[0],)
+    run(load_study(toy_study, more), tmp_path / "new")
+    same(tmp_path / "out", tmp_path / "new", adapters=keep == "true")
+    assert f"step {first} is not what it was" in folder.log.read_text()
+    kept = [line for line in before if json.loads(line)["step"] < first]
+    after = folder.scores.read_text().splitlines()
+    assert after[: len(kept)] == kept  # what both trainings share stays byte for byte
+    gone = folder.superseded.read_text().splitlines()
+    assert gone == before[len(kept) :]
+    assert not set(gone) & set(after)
+
+
+def test_a_step_that_is_no_longer_asked_for_is_compared_too(
+    toy_study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(load_study(toy_study, ["grid.seeds=[0]"]), tmp_path / "out")  # steps 0, 1, 2, 4
+    nudged(monkeypatch, 1)
+    more = load_study(toy_study, ["grid.seeds=[0]", "eval.steps=[3]"])
+    run(more, tmp_path / "out")
+    run(more, tmp_path / "new")
+    same(tmp_path / "out", tmp_path / "new")  # nothing of the first training is left
+
+
+def test_a_kept_checkpoint_does_not_hide_new_steps(toy_study: Path, tmp_path: Path) -> None:
+    """With keep_checkpoints training seemed to be at its end already."""
+    keep = ["grid.seeds=[0]", "eval.keep_checkpoints=true"]
+    run(load_study(toy_study, keep), tmp_path / "out")
+    assert run(load_study(toy_study, [*keep, "eval.steps=[1, 2, 3]"]), tmp_path / "out").done == (NAMES[0],)
+    folder = run_folders(tmp_path / "out")[0]
+    assert {line["step"] for line in read_scores(folder)} == {0, 1, 2, 3, 4}
+    assert not folder.superseded.exists()
+    run(load_study(toy_study, [*keep, "eval.steps=[1, 2, 3]"]), tmp_path / "new")
+    shutil.rmtree(folder.checkpoints)
+    shutil.rmtree(run_folders(tmp_path / "new")[0].checkpoints)
     same(tmp_path / "out", tmp_path / "new")
 
 

@@ -241,3 +241,11 @@ def test_two_train_sets_in_one_folder_keep_their_own_roles(toy_study: Path, toy_
     assert roles["home", "home"] == roles["away", "away"] == "in_domain"
     assert roles["home", "away"] == roles["away", "home"] == "ood"
     assert table.groupby(["run", "test_set"])["role"].nunique().max() == 1
+
+
+def test_a_launcher_of_several_processes_is_refused(toy_study: Path, tmp_path: Path) -> None:
+    done = oodles("run", toy_study, "--out", tmp_path / "out", WORLD_SIZE="4")
+    assert done.returncode == 2
+    assert done.stderr.startswith("ConfigError: oodles run: WORLD_SIZE is 4: a launcher (torchrun, accelerate launch)")
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "out").exists()

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 import torch
 
 from conftest import STUDY, oodles
+from oodles import runner
 from oodles.config import load_study
 from oodles.launch import run
 from oodles.models import attach_lora
@@ -39,8 +41,8 @@ def long_study(toy_suite: Path, tiny_model: Path) -> Path:
     return path
 
 
-def same(a: Path, b: Path) -> None:
-    """Two studies' folders hold the same results: table, records, adapters; nothing twice."""
+def same(a: Path, b: Path, adapters: bool = True) -> None:
+    """Two studies' folders hold the same results: table, records, adapters if kept; nothing twice."""
     for read in (read_runs, read_records):
         first, second = read(a), read(b)
         keys = [c for c in ("run", "step", "test_set", "metric", "example") if c in first.columns]
@@ -49,7 +51,7 @@ def same(a: Path, b: Path) -> None:
         assert first.equals(second)
     for one, other in zip(run_folders(a), run_folders(b), strict=True):
         assert one.status == other.status == "done"
-        for step in {line["step"] for line in read_scores(one)}:
+        for step in {line["step"] for line in read_scores(one) if adapters}:
             name = "adapter_model.safetensors"
             assert (one.adapter(step) / name).read_bytes() == (other.adapter(step) / name).read_bytes()
         assert not one.checkpoints.exists()
@@ -157,6 +159,28 @@ def test_failures_say_why_and_the_others_go_on(toy_study: Path, tmp_path: Path) 
     reason = json.loads((tmp_path / "out/runs/bad_home_0_8/failed.json").read_text())
     assert reason["log"] == "log.txt"
     assert RunFolder(tmp_path / "out/runs/tiny-llama-untrained_home_1_8").status == "done"
+
+
+def test_a_model_is_gone_before_the_next_is_loaded(
+    toy_study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a run that failed, and after one that is done."""
+    text = toy_study.read_text().replace('models = ["tiny-', 'models = ["bad", "tiny-')
+    toy_study.write_text(text + f'\n[models.bad]\nsource = "{nan_model(tmp_path / "nan-model")}"\n')
+    loaded: list[Any] = []
+    alive: list[int] = []
+    real = runner.load_model
+
+    def watched(*arguments: Any) -> Any:
+        alive.append(sum(model() is not None for model in loaded))
+        model = real(*arguments)
+        loaded.append(weakref.ref(model))
+        return model
+
+    monkeypatch.setattr(runner, "load_model", watched)
+    outcome = run(load_study(toy_study), tmp_path / "out")
+    assert len(outcome.failed) == len(outcome.done) == 2
+    assert alive == [0, 0, 0, 0]
 
 
 def nan_model(path: Path) -> Path:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import math
+import typing
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,6 +68,59 @@ def test_answers_of_several_tokens_are_trained(loss: Any, tokenizer: Any) -> Non
     assert (scoring.score(model, tokenizer, shots).argmax(1) == np.arange(32) % 2).all()
 
 
+SCHEDULES = typing.get_args(typing.get_type_hints(Recipe)["schedule"])
+
+
+class Rates(transformers.TrainerCallback):
+    """The learning rate that each optimiser step was made with."""
+
+    def __init__(self) -> None:
+        self.rates: list[float] = []
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:
+        self.rates.append(optimizer.param_groups[0]["lr"])
+
+
+def rates_of(tokenizer: Any, recipe: Recipe) -> list[float]:
+    seen = Rates()
+    fine_tune(attach_lora(tiny("llama"), Lora(), seed=0), tokenizer, planted(4), recipe, Seeds.all(0), [seen])
+    return seen.rates
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_every_step_moves_the_weights(schedule: Any, tokenizer: Any) -> None:
+    """The warm-up rises in equal parts from the first step on; after it, the schedule is that of transformers."""
+    recipe = Recipe(steps=10, batch_size=4, learning_rate=1.0, schedule=schedule, warmup=0.3)
+    rates = rates_of(tokenizer, recipe)
+    assert len(rates) == 10
+    assert min(rates) > 0
+    warm = 0 if schedule == "constant" else 3
+    assert rates[:warm] == [(k + 1) / 4 for k in range(warm)]
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([parameter], lr=1.0)
+    theirs = transformers.get_scheduler(schedule, optimizer, num_warmup_steps=warm, num_training_steps=10)
+    for step, rate in enumerate(rates):
+        if step >= warm:
+            assert rate == optimizer.param_groups[0]["lr"]
+        optimizer.step()
+        theirs.step()
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("warmup", [0.1, 1.0])
+def test_a_single_step_trains(schedule: Any, warmup: float, tokenizer: Any) -> None:
+    model = attach_lora(tiny("llama"), Lora(), seed=0)
+    before = scoring.score(model, tokenizer, planted(4))
+    recipe = Recipe(steps=1, batch_size=4, schedule=schedule, warmup=warmup)
+    fine_tune(model, tokenizer, planted(4), recipe, Seeds.all(0), [])
+    assert (scoring.score(model, tokenizer, planted(4)) != before).all()
+
+
+def test_a_warm_up_of_all_steps_is_not_one_of_a_step(tokenizer: Any) -> None:
+    rates = rates_of(tokenizer, Recipe(steps=9, batch_size=4, learning_rate=1.0, warmup=1.0))
+    assert rates == [(k + 1) / 10 for k in range(9)]
+
+
 def test_the_same_seed_gives_the_same_adapter_to_the_bit(tokenizer: Any) -> None:
     def trained(seed: int) -> dict[str, torch.Tensor]:
         model = attach_lora(tiny("llama"), Lora(dropout=0.1), seed=seed)
@@ -75,6 +130,13 @@ def test_the_same_seed_gives_the_same_adapter_to_the_bit(tokenizer: Any) -> None
     first, again, other = trained(0), trained(0), trained(1)
     assert all(torch.equal(first[k], again[k]) for k in first)
     assert not all(torch.equal(first[k], other[k]) for k in first)
+
+
+def test_the_largest_seed_that_a_study_may_name_trains(tokenizer: Any) -> None:
+    model = attach_lora(tiny("llama"), Lora(), seed=2**32 - 1)
+    fine_tune(model, tokenizer, planted(4), Recipe(steps=1, batch_size=4), Seeds.all(2**32 - 1), [])
+    with pytest.raises(ValueError, match="Seed must be between"):
+        fine_tune(model, tokenizer, planted(4), Recipe(steps=1, batch_size=4), Seeds.all(2**32), [])
 
 
 def test_the_loss_over_answers_is_the_choice_that_is_scored(tokenizer: Any) -> None:
@@ -147,3 +209,25 @@ def test_lora_targets_are_found_or_asked_for() -> None:
     assert "query_key_value" in find_targets(tiny("gpt_neox"))
     with pytest.raises(ModelError, match="set \\[lora\\] targets"):
         attach_lora(tiny("llama"), Lora(targets=("qq_proj",)), seed=0)
+
+
+def test_several_visible_gpus_train_on_one(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIMULATED: the arguments count two GPUs; the Trainer would wrap the model in DataParallel."""
+    real = transformers.TrainingArguments._setup_devices.func
+
+    def two(arguments: Any) -> torch.device:
+        device = real(arguments)
+        arguments._n_gpu = 2
+        return device
+
+    counted = cached_property(two)
+    counted.__set_name__(transformers.TrainingArguments, "_setup_devices")
+    monkeypatch.setattr(transformers.TrainingArguments, "_setup_devices", counted)
+    assert transformers.TrainingArguments(output_dir="unused", use_cpu=True).n_gpu == 2
+    recipe = Recipe(steps=3, batch_size=4)
+    adapted, alone = (attach_lora(tiny("llama"), Lora(), seed=0) for _ in "ab")
+    fine_tune(adapted, tokenizer, planted(8), recipe, Seeds.all(0), [])
+    monkeypatch.undo()
+    fine_tune(alone, tokenizer, planted(8), recipe, Seeds.all(0), [])
+    both = zip(adapted.state_dict().values(), alone.state_dict().values(), strict=True)
+    assert all(torch.equal(a, b) for a, b in both)

@@ -39,7 +39,7 @@ MOMENTS = {"adamw": 2, "adafactor": 0, "sgd": 0}  # numbers an optimiser keeps f
 
 # bytes around the numbers, as this version writes them
 RECORD_FILE, SCORE_LINE, RUN_FILES = 1150, 265, 3500
-ADAPTER_CONFIG, ADAPTER_TENSOR = 1150, 130
+ADAPTER_CONFIG, ADAPTER_TENSOR = 1400, 130
 
 Group = tuple[str, str, str, int]  # model, train set, pattern, shots
 
@@ -49,10 +49,10 @@ class Cost:
     """What a run takes, or several together."""
 
     steps: int  # of the optimiser
-    evaluations: int  # step x test set, as kept in scores.jsonl
-    taken_over: int  # of these: scores of the untrained model that an earlier run has made
-    prompts: int  # of all evaluations
-    prompt_tokens: int  # of the evaluations that are not taken over
+    evaluations: int  # step x test set that are scored
+    taken_over: int  # beside these: scores of the untrained model that an earlier run has made
+    prompts: int  # of the evaluations, like the tokens below
+    prompt_tokens: int
     computed_tokens: int  # what goes through the model for them: a shared beginning counts once
     training_tokens: int  # padding left out
     arithmetic: float  # floating-point operations; nan if the model is not here
@@ -245,9 +245,9 @@ def _cost(work: Work, footprint: Footprint | None) -> Cost:
     slow, fast = (arithmetic / footprint.rate / share if footprint else math.nan for share in UTILISATION)
     return Cost(
         steps=step_count(work.spec.shots, recipe),
-        evaluations=points * len(work.sets),
+        evaluations=sum(times.values()),
         taken_over=len(work.taken),
-        prompts=points * sum(size.prompts for size in work.sets.values()),
+        prompts=sum(work.sets[key].prompts * n for key, n in times.items()),
         prompt_tokens=sum(work.sets[key].tokens * n for key, n in times.items()),
         computed_tokens=computed,
         training_tokens=round(trained),
@@ -434,7 +434,7 @@ def sum_lines(budget: Budget, status: Mapping[str, str]) -> list[str]:
 
 def _sum(runs: Sequence[RunBudget]) -> str:
     cost = total(run.cost for run in runs)
-    over = f" ({cost.taken_over:,} of step 0 taken over from another run)" if cost.taken_over else ""
+    over = f" (and {cost.taken_over:,} of step 0 taken over from another run)" if cost.taken_over else ""
     return (
         f"{len(runs)} run{'s' * (len(runs) != 1)}, {cost.steps:,} steps, {cost.evaluations:,} evaluations{over},"
         f" {cost.computed_tokens + cost.training_tokens:,} tokens; estimates:"

@@ -9,8 +9,8 @@ Our own training uses it; so can any transformers Trainer:
 from __future__ import annotations
 
 import resource
-import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,17 +45,22 @@ from oodles.sources import load_examples
 from oodles.store import (
     STORE_SCHEMA,
     RunFolder,
+    check_adapter,
     check_folder,
     check_members,
     claim_folder,
     commit,
     copy_score,
-    disk_errors,
     drop_scores,
     keep_members,
     log_line,
+    put_folder,
     read_scores,
+    records_are_whole,
+    same_scores,
+    supersede,
     write_json,
+    write_spec,
 )
 from oodles.suite import load_suite, pattern_for, pattern_of, select_test_sets
 
@@ -65,6 +70,7 @@ except ImportError:
     raise MissingExtraError("OODCallback", "train") from None
 
 
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
 CALLBACKS = "callbacks"  # the study that a folder of callback runs belongs to
 
 
@@ -190,6 +196,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         self._plans: dict[str, Plan] = {}
         self._schedule: tuple[int, ...] = ()
         self._committed: dict[tuple[int, str, str], dict[str, Any]] = {}
+        self._earlier: set[int] = set()  # steps that an earlier attempt at our own run has evaluated
         self._loss = float("nan")
         self._clock = Clock()
 
@@ -232,7 +239,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
             **self._about,
         }
         write_json(folder.env, environment())
-        write_json(folder.spec, spec)
+        write_spec(folder, spec)
 
     # what transformers calls
 
@@ -256,10 +263,11 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
             for line in read_scores(self._folder)
             if self._out is None or line["step"] <= state.global_step  # one that does not write may read too early
         }
+        if self._out is None:
+            self._earlier = {line["step"] for line in read_scores(self._folder)}
         self._clock = Clock(step=state.global_step)
         self._tell(work=self._step_work * state.global_step)
-        if state.global_step in self._schedule:
-            self._evaluate(model, state)
+        self._reach(model, state)
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: Mapping[str, float] | None = None, **kwargs: Any
@@ -271,8 +279,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Score at the scheduled steps."""
         self._tell(work=self._step_work)
-        if state.global_step in self._schedule:
-            self._evaluate(kwargs["model"], state)
+        self._reach(kwargs["model"], state)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """The run is done when its last scheduled step is committed."""
@@ -286,6 +293,36 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
     def evaluates_at(self, step: int) -> bool:
         """Whether a step is scheduled."""
         return step in self._schedule
+
+    def _reach(self, model: Any, state: Any) -> None:
+        """What a step is due: a look at what was kept of it before, and the evaluation, if it is scheduled."""
+        step = state.global_step
+        if step in self._earlier and not self._repeats(model, step):
+            supersede(self._folder, step)
+            self._committed = {key: line for key, line in self._committed.items() if key[0] < step}
+            self._earlier = set()
+            text = f"step {step} is not what it was when it was trained before; evaluated anew from here on"
+            log_line(self._folder, text)
+            self._tell(text=f"{self._folder.name}  {text}")
+        if step in self._schedule:
+            self._evaluate(model, state)
+
+    def _repeats(self, model: Any, step: int) -> bool:
+        """Whether training came to the weights, or else to the scores, that an earlier attempt left at this step.
+
+        Two trainings must not meet in one run, and on a GPU they may differ.
+        """
+        if self._folder.adapter(step).is_dir():
+            check_adapter(self._folder.adapter(step))
+            return is_adapter_of(model, self._folder.adapter(step))
+        if step == 0:
+            return True  # not trained yet
+        held = [(p, self._committed[key]) for p in self._sets if (key := (step, p.name, p.hash)) in self._committed]
+        if not held:
+            return False  # nothing to compare with
+        prompts, line = min(held, key=lambda pair: characters(pair[0]))
+        with own_precision(model):
+            return same_scores(self._folder, line, predict(model, self._plans[prompts.name], prompts))
 
     def _is_committed(self, step: int) -> bool:
         return all((step, prompts.name, prompts.hash) in self._committed for prompts in self._sets)
@@ -333,7 +370,9 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         """Evaluations of the untrained model that another run has made already."""
         if step or self._baseline is None:
             return {}
-        return {(line["test_set"], line["prompts"]): line for line in read_scores(self._baseline) if line["step"] == 0}
+        held = [line for line in read_scores(self._baseline) if line["step"] == 0]
+        whole = [line for line in held if records_are_whole(self._baseline, line)]
+        return {(line["test_set"], line["prompts"]): line for line in whole}
 
     def _tell(self, text: str = "", doing: str = "", work: float = 0.0) -> None:
         self._listener(Heard(text=text, doing=doing, work=work))
@@ -412,16 +451,20 @@ def evaluation_line(step: int, last: int, loss: float, values: Mapping[str, Mapp
 
 
 def save_adapter(model: Any, path: Path) -> None:
-    """The adapter alone, written aside; a model without one is not kept."""
+    """The adapter alone; a model without one is not kept."""
     if not hasattr(model, "peft_config"):
         return
-    aside = path.with_name(f".{path.name}.part")
-    with disk_errors(path):
-        try:
-            shutil.rmtree(aside, ignore_errors=True)
-            model.save_pretrained(aside)
-            (aside / "README.md").unlink(missing_ok=True)  # a model card template with nothing filled in
-            shutil.rmtree(path, ignore_errors=True)
-            aside.rename(path)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+    with put_folder(path) as aside:
+        model.save_pretrained(aside)
+        (aside / "README.md").unlink(missing_ok=True)  # a model card template with nothing filled in
+
+
+def is_adapter_of(model: Any, path: Path) -> bool:
+    """Whether a kept adapter is the model's own, to the bit."""
+    import torch
+    from safetensors.torch import load_file
+
+    with tempfile.TemporaryDirectory() as scratch:
+        model.save_pretrained(scratch)
+        now, kept = (load_file(folder / ADAPTER_WEIGHTS) for folder in (Path(scratch), path))
+    return now.keys() == kept.keys() and all(torch.equal(now[name], kept[name]) for name in now)

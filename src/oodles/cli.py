@@ -461,7 +461,8 @@ def run(
     ] = 1,
     retry: Annotated[bool, typer.Option("--retry-failed", help="Try runs again that failed before.")] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read all records of finished runs too, and make damaged ones anew.")
+        bool,
+        typer.Option("--verify", help="Read all records and adapters of finished runs; remake damaged records."),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be run, and what it would cost.")
@@ -499,10 +500,11 @@ def _dry_run(study: Any, root: Path, only: list[str], shots: list[int], as_json:
     from oodles.describe import describe_status
     from oodles.grid import expand, select
     from oodles.models import require_training
-    from oodles.store import check_folder
+    from oodles.store import check_folder, check_identity
 
     grid = select(expand(study), only, shots)
     check_folder(root, study.name, grid.suite.name)
+    check_identity(root)
     status = {row["run"]: row["status"] for row in describe_status(root, grid)}
     require_training("oodles run --dry-run")
     from oodles.budget import basis_lines, budget_of, describe_budget, sum_lines, table_of_counts, table_of_estimates
@@ -852,7 +854,7 @@ def _analyse_path(
         for run in runs:
             if run["status"] != "done":
                 _say(f"note: run {run['name']} is not finished ({run['status']}); its scores so far are analysed")
-        return analyse_table(table, records, **given), table, runs
+        return analyse_table(table, records if len(records) else None, **given), table, runs
     if (path / "results.json").is_file():
         analysis = read_results(path)
         if test_sets:

@@ -7,10 +7,12 @@ oodles run study.toml --set train.epochs=5
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import tomllib
 import types
 import typing
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -234,6 +236,25 @@ def _apply(raw: dict[str, Any], override: str) -> None:
     table[parts[-1]] = value
 
 
+SEED = "expected 0 to 4294967295"
+LEAST = defaultdict(float, polynomial=1e-7)  # where that schedule ends
+
+
+def _is_seed(seed: int) -> bool:
+    """What numpy takes, whose generator the Trainer seeds."""
+    return 0 <= seed < 2**32
+
+
+def _data_seeds(file: _File) -> tuple[int, ...]:
+    seeds = file.grid.data_seed
+    return (seeds,) if isinstance(seeds, int) else () if isinstance(seeds, str) else seeds
+
+
+def _own_seeds(recipe: Recipe) -> dict[str, int]:
+    named = {name: getattr(recipe, name) for name in ("adapter_seed", "order_seed", "dropout_seed")}
+    return {name: seed for name, seed in named.items() if seed is not None}
+
+
 def _check_ranges(file: _File, where: str) -> None:
     """What a type cannot say."""
     train, lora, evaluation = file.train, file.lora, file.eval
@@ -244,14 +265,26 @@ def _check_ranges(file: _File, where: str) -> None:
         (bool(file.grid.shots), "[grid]: shots is empty; name at least one"),
         (all(s > 0 for s in file.grid.shots), "[grid]: shots must be positive"),
         (file.grid.data_seed != (), '[grid]: data_seed is empty; name at least one, or "seed"'),
-        (all(s >= 0 for s in file.grid.seeds), "[grid]: seeds must not be negative"),
+        *((_is_seed(s), f"[grid]: seeds holds {s}, {SEED}") for s in file.grid.seeds),
+        *((abs(s) < 2**63, f"[grid]: data_seed is {s}, expected 64 bits at most") for s in _data_seeds(file)),
+        *((_is_seed(s), f"[train]: {name} is {s}, {SEED}") for name, s in _own_seeds(train).items()),
         (train.epochs > 0, f"[train]: epochs is {train.epochs}, expected at least 1"),
         (train.batch_size > 0, f"[train]: batch_size is {train.batch_size}, expected at least 1"),
         (train.steps is None or train.steps > 0, f"[train]: steps is {train.steps}, expected at least 1"),
         (train.accumulate > 0, f"[train]: accumulate is {train.accumulate}, expected at least 1"),
-        (train.learning_rate > 0, f"[train]: learning_rate is {train.learning_rate}, expected more than 0"),
+        (
+            LEAST[train.schedule] < train.learning_rate < math.inf,
+            f"[train]: learning_rate is {train.learning_rate}, expected more than {LEAST[train.schedule]:g}"
+            f"{' with this schedule' * (train.schedule == 'polynomial')} and less than infinity",
+        ),
+        (
+            0 <= train.weight_decay < math.inf,
+            f"[train]: weight_decay is {train.weight_decay}, expected 0 or more and less than infinity",
+        ),
+        (train.max_grad_norm >= 0, f"[train]: max_grad_norm is {train.max_grad_norm}, expected 0 (no limit) or more"),
         (0 <= train.warmup <= 1, f"[train]: warmup is {train.warmup}, expected a share between 0 and 1"),
         (lora.rank > 0, f"[lora]: rank is {lora.rank}, expected at least 1"),
+        (lora.alpha > 0, f"[lora]: alpha is {lora.alpha}, expected at least 1"),
         (0 <= lora.dropout < 1, f"[lora]: dropout is {lora.dropout}, expected 0 or more and less than 1"),
         (evaluation.limit is None or evaluation.limit > 0, "[eval]: limit must be positive"),
         (

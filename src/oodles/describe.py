@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oodles.errors import OodlesError
+from oodles.errors import OodlesError, StoreError
 from oodles.fetch import EMBEDDED, is_fetched
 from oodles.grid import Grid, schedule_of
 from oodles.locks import is_held, read_lock
@@ -18,7 +19,7 @@ from oodles.presets import LLAMA, PRESETS, preset_of, training_bytes, weight_byt
 from oodles.records import DataSet, ModelSpec, Precision, Suite
 from oodles.slices import resolve_slice, slice_columns, slice_names
 from oodles.sources import load_examples, load_origin, locate
-from oodles.store import RunFolder, read_json, read_scores, run_folders, run_names, sidecar
+from oodles.store import RunFolder, read_json, read_scores, read_spec, run_folders, run_names, sidecar
 from oodles.suite import list_suites, load_suite, pattern_for, pattern_of
 from oodles.tokens import context_limit
 
@@ -145,7 +146,8 @@ def describe_status(root: Path, grid: Grid | None = None) -> list[dict[str, Any]
 
 
 def _describe_folder(folder: RunFolder, holder: str) -> dict[str, Any]:
-    status, count = folder.status, 0
+    status: str = folder.status
+    count = 0
     step: int | str = ""
     try:
         steps = STEP.findall(folder.scores.read_bytes())  # a glance: reading tells what is damaged
@@ -154,9 +156,10 @@ def _describe_folder(folder: RunFolder, holder: str) -> dict[str, Any]:
         pass  # none yet
     reason = holder
     if status == "failed":
-        reason = (sidecar(folder.failed) or {"reason": "failed.json is damaged; tried again by oodles run"}).get(
-            "reason", ""
-        )
+        known = sidecar(folder.failed) or {"reason": "failed.json is damaged; oodles run tries it again"}
+        reason = known.get("reason", "")
+    if not folder.spec.is_file() and folder.has_results and not holder:
+        status, reason = "damaged", "has scores, but no spec.json; restore it, or remove the run's folder"
     return {
         "run": folder.name,
         "status": "running" if holder else status,
@@ -198,11 +201,15 @@ def pace_of(root: Path, rows: Sequence[Mapping[str, Any]]) -> Pace:
 
 def describe_runs(root: Path) -> list[dict[str, Any]]:
     """What was run, for the report."""
-    return [_describe_run(folder) for folder in run_folders(root)]
+    told = []
+    for folder in run_folders(root):
+        with suppress(StoreError):  # what cannot be read is not in the table either, and is told there
+            told.append(_describe_run(folder))
+    return told
 
 
 def _describe_run(folder: RunFolder) -> dict[str, Any]:
-    spec, env = read_json(folder.spec), sidecar(folder.env) or {}
+    spec, env = read_spec(folder), sidecar(folder.env) or {}
     evaluation = spec.get("evaluation", {})
     sampled = evaluation.get("limit_in_domain")
     unknown = [] if env else [f"run {folder.name}: env.json is missing or damaged, so its versions are not known"]

@@ -19,6 +19,7 @@ from oodles.errors import DiskError, OodlesError
 FULL = (errno.ENOSPC, errno.EDQUOT)
 GONE = (errno.EROFS, errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.ENOTCONN)
 TROUBLE = (*FULL, *GONE, errno.EMFILE, errno.ENFILE)  # the disk's, or the machine's: not a run's
+CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # what some disks say of folders
 CODED = re.compile(r"\b(?:os error|errno) (\d+)", flags=re.IGNORECASE)  # as Rust and Arrow tell an error's number
 TORN = ("PytorchStreamWriter", "unexpected pos", "basic_ios", "iostream")  # as torch tells that it could not write
 PROBE = 1 << 16  # bytes: a disk without them is full
@@ -140,13 +141,23 @@ def _check_place(path: Path) -> None:
         )
 
 
-def make_parents(path: Path) -> None:
-    """The folders above a file; never the study's own while its runs are written."""
-    place = _place_of(path)
-    if place is None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return
-    absolute = Path(os.path.abspath(path))  # noqa: PTH100
-    for folder in reversed(absolute.parents):
-        if folder != place and folder.is_relative_to(place):
-            folder.mkdir(exist_ok=True)
+def make_folder(path: Path) -> None:
+    """A folder that is still there after a power failure; never the study's own while its runs are written."""
+    if not path.is_dir():
+        if Path(os.path.abspath(path)) in _PLACES:  # noqa: PTH100
+            _check_place(path)
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in CANNOT_SYNC or not path.is_dir():
+            raise
+    finally:
+        os.close(handle)

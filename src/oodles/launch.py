@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from oodles.audit import audit_grid, stop_on_errors
 from oodles.config import load_study
+from oodles.disk import staying
 from oodles.grid import Grid, expand, select
 from oodles.locks import held_briefly
 from oodles.models import model_path, require_training
@@ -16,6 +18,7 @@ from oodles.stopping import stop_on_signals
 from oodles.store import (
     RunFolder,
     check_folder,
+    check_identity,
     check_members,
     check_same_run,
     claim_folder,
@@ -23,7 +26,7 @@ from oodles.store import (
     plan_runs,
     write_json,
 )
-from oodles.worker import How, Outcome, run_missing, work_of
+from oodles.worker import How, Outcome, check_alone, run_missing, work_of
 
 
 def run(
@@ -46,24 +49,26 @@ def run(
     only, shots : only these runs: names of runs or models, with * and ?; sizes.
     workers : processes that share the runs, each with its part of the cores, and a GPU of its own where there are some.
     retry : try failed runs again.
-    verify : read all records of done runs, and make damaged ones anew.
+    verify : read all records and adapters of done runs; make damaged records anew, refuse damaged adapters.
     allow : codes of audit errors that shall not stop the study, beside those the study itself allows.
     """
     study = study if isinstance(study, Study) else load_study(study)
     grid = select(expand(study), only, shots)
     root = Path(out if out is not None else study.out)
-    begin(grid, root, allow)
     how = How(retry, verify)
-    if workers > 1:
-        from oodles.pool import run_in_workers
+    with staying(root) if root.is_dir() else nullcontext():
+        begin(grid, root, allow)
+        if workers > 1:
+            from oodles.pool import run_in_workers
 
-        return run_in_workers(grid, root, workers, how)
-    with Progress(work_of(grid, root), study.name) as progress, stop_on_signals() as stop:
-        return run_missing(grid, root, how, _listener(progress), stop)
+            return run_in_workers(grid, root, workers, how)
+        with Progress(work_of(grid, root), study.name) as progress, stop_on_signals() as stop:
+            return run_missing(grid, root, how, _listener(progress), stop)
 
 
 def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
     """Everything that can be wrong is found before anything is written; then the folder is this study's."""
+    check_alone()
     require_training("oodles run")
     from oodles.callback import render_sets
 
@@ -72,6 +77,7 @@ def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
         model_path(spec.model)  # a model that is not there is an error now, not after the first run
     ids = [job.spec.run_id for job in grid.jobs]
     check_folder(root, study.name, grid.suite.name, ids)
+    check_identity(root)
     for job in grid.jobs:
         check_same_run(RunFolder(root / "runs" / job.spec.name), job.spec)
     audit = audit_grid(grid, notes=False)

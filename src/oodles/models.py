@@ -8,9 +8,11 @@ repository is run.
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -163,6 +165,14 @@ def load_model(spec: ModelSpec, precision: Precision = "auto") -> torch.nn.Modul
             model_path(spec), dtype=dtype, use_safetensors=True, **_from_hub(spec)
         )
     return model.to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def free_memory() -> None:
+    """Give back what a model held: a Trainer and its callbacks point at each other, and are not gone by themselves."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def outline_model(spec: ModelSpec) -> torch.nn.Module:

@@ -6,6 +6,7 @@ What is damaged is named, with what was lost, and the rest is read.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,9 +23,10 @@ from oodles.store import (
     Scores,
     members_file,
     read_json,
+    read_spec,
     records_are_whole,
     records_file,
-    run_folders,
+    run_names,
     scan_scores,
 )
 
@@ -64,7 +66,7 @@ def read_runs(root: str | Path, test_sets: Sequence[str] | None = None) -> pd.Da
                 owners += [number] * len(found)
         wanted.complain()
     if not parts:
-        raise StoreError(f"{root}: no scores yet; run `oodles status {root}` to see what is there")
+        raise notes.nothing(Path(root), "scores")
     table = _table(abouts, np.array(owners), parts)
     table.attrs["notes"] = notes.tell()
     return table
@@ -114,10 +116,10 @@ def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd
                     continue
                 for name, inside in [(line["test_set"], slice(None))] * whole + parts:
                     frames.append(frame[inside].assign(run=run.name, step=line["step"], test_set=name))
-    if not frames:
-        raise StoreError(f"{root}: no records yet; run `oodles status {root}` to see what is there")
-    table: pd.DataFrame = pd.concat(frames, ignore_index=True)
+    if not frames and not notes.missing:
+        raise notes.nothing(Path(root), "records")
     first = ["run", "step", "test_set", "example"]
+    table: pd.DataFrame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*first, "correct"])
     table = table.loc[:, [*first, *(c for c in table.columns if c not in first)]]
     table.attrs["notes"] = notes.tell()
     return table
@@ -125,20 +127,23 @@ def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd
 
 def _runs(root: Path, notes: _Notes) -> Iterator[tuple[RunFolder, dict[str, Any], Scores]]:
     """Every run that can be read, what the long table says of it, and its committed lines."""
-    for folder in run_folders(root):
-        try:
-            about = run_columns(folder)
-        except (StoreError, KeyError) as error:
-            notes.add(f"{folder.path}: left out, its spec cannot be read ({error})")
+    for folder in (RunFolder(root / "runs" / name) for name in run_names(root)):
+        if not folder.spec.is_file():
+            if folder.has_results:
+                notes.add(f"{folder.path}: left out, it has scores, but no spec.json; restore it")
             continue
-        scores = scan_scores(folder)
+        try:
+            about, scores = run_columns(folder), scan_scores(folder)
+        except (StoreError, KeyError) as error:
+            notes.add(f"{folder.path}: left out, what it was or scored cannot be read ({error})")
+            continue
         notes.lost += scores.lost
         yield folder, about, scores
 
 
 def run_columns(folder: RunFolder) -> dict[str, Any]:
     """What the long table says of a run."""
-    spec = read_json(folder.spec)
+    spec = read_spec(folder)
     return {
         "run": folder.name,
         "model": spec["model"]["label"],
@@ -156,11 +161,20 @@ class _Notes:
     """What could not be read."""
 
     lost: list[str] = field(default_factory=list)
+    missing: Counter[str] = field(default_factory=Counter)  # evaluations without records, by run
 
     def add(self, text: str) -> None:
         self.lost.append(text)
 
+    def nothing(self, root: Path, what: str) -> StoreError:
+        """Why there is nothing to read."""
+        if self.lost:
+            return StoreError(f"{root}: no {what} that can be read; {self.lost[0]}")
+        return StoreError(f"{root}: no {what} yet; run `oodles status {root}` to see what is there")
+
     def tell(self) -> list[str]:
+        for run, count in self.missing.items():
+            self.add(f"run {run}: {count} evaluations have no records; `oodles run --verify` makes them anew")
         for text in self.lost:
             warnings.warn(text, DamageWarning, stacklevel=3)
         return self.lost
@@ -267,8 +281,11 @@ def read_members(path: Path, test_set: str, prompts: str) -> Members:
 
 def _record(folder: RunFolder, line: Mapping[str, Any], notes: _Notes) -> pd.DataFrame | None:
     """The records of an evaluation; None, and a note, if they are damaged."""
+    path = records_file(folder, line)
+    if not path.exists():
+        notes.missing[folder.name] += 1
+        return None
     try:
-        path = records_file(folder, line)
         if not records_are_whole(folder, line):
             raise StoreError(f"{path}: damaged or missing; `oodles run --verify` makes it anew")
         return _frame(path, "`oodles run --verify` makes it anew")

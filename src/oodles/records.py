@@ -19,7 +19,7 @@ Role = Literal["in_domain", "ood", "other"]  # other: shown, not correlated (sho
 Precision = Literal["auto", "fp32", "bf16", "fp16"]  # auto: what the weights are published in, see models.py
 
 SHOTS = "shots"  # the name under which a run's own shots are evaluated
-IDENTITY_VERSION = 2  # first part of every run id; raise it when the meaning of a run id changes
+IDENTITY_VERSION = 3  # first part of every run id; raise it when the meaning of a run id changes
 
 
 def _flat(record: Any) -> dict[str, Any]:
@@ -231,7 +231,7 @@ class Lora:
     alpha: int = 16
     dropout: float = 0.0
     targets: tuple[str, ...] = ()
-    bias: str = "none"
+    bias: Literal["none", "all", "lora_only"] = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +247,7 @@ class Recipe:
     schedule: Literal[
         "linear", "cosine", "constant", "constant_with_warmup", "polynomial", "inverse_sqrt", "cosine_with_restarts"
     ] = "linear"  # of the learning rate, by its transformers name
-    warmup: float = 0.1  # share of the steps
+    warmup: float = 0.1  # share of the steps; its k-th of w has k/(w+1) of the learning rate
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
     loss: Literal["vocab", "answers"] = "vocab"  # at the answer's position, over all tokens or over the answers
@@ -316,18 +316,35 @@ class RunSpec:
     @property
     def run_id(self) -> str:
         """Versioned hash of what decides the training and nothing else."""
-        model = {"label": self.model.label, "source": self.model.source, "revision": self.model.revision}
-        if self.model.revision is not None and self.model.revision.startswith("folder:"):
-            del model["source"]  # a folder is known by its content, not by where it lies
-        decided = {
-            "model": model,
-            "train": [self.train_set, self.train_hash, self.draw_hash, self.shots],
-            "pattern": self.pattern.identity,
-            "lora": _flat(self.lora),
-            "recipe": _flat(self.recipe),
-            "seeds": [self.seed, self.data_seed],
-        }
-        return f"{IDENTITY_VERSION}-{content_hash(decided)}"
+        return _run_id(
+            IDENTITY_VERSION,
+            model=_flat(self.model),
+            train=[self.train_set, self.train_hash, self.draw_hash, self.shots],
+            pattern=self.pattern.identity,
+            lora=_flat(self.lora),
+            recipe=_flat(self.recipe),
+            seeds=[self.seed, self.data_seed],
+        )
+
+
+def _run_id(version: object, *, model: Mapping[str, Any], **decided: Any) -> str:
+    known = dict(model)
+    if str(known.get("revision")).startswith("folder:"):
+        del known["source"]  # a folder is known by its content, not by where it lies
+    return f"{version}-{content_hash({**decided, 'model': known})}"
+
+
+def run_id_of(told: Mapping[str, Any]) -> str:
+    """The id that follows from what a run's spec tells, in the version that its own id has."""
+    return _run_id(
+        str(told["run_id"]).partition("-")[0],
+        model=told["model"],
+        train=[told["train_set"], told["train_hash"], told["draw_hash"], told["shots"]],
+        pattern=Pattern(**told["pattern"]).identity,
+        lora=told["lora"],
+        recipe=told["recipe"],
+        seeds=[told["seed"], told["data_seed"]],
+    )
 
 
 _TOLD: dict[int, tuple[Example, str]] = {}  # an example is in many draws of a grid

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
-from oodles.callback import Listener, OODCallback, characters, render_sets
+from oodles.callback import Listener, OODCallback, characters, render_sets, rendered_hashes
 from oodles.environment import environment
-from oodles.errors import ModelError
+from oodles.errors import ModelError, StoreError
 from oodles.grid import Job, schedule_of
 from oodles.locks import held_briefly
-from oodles.models import attach_lora, load_model, load_tokenizer, slow_here, targets_of
+from oodles.models import attach_lora, free_memory, load_model, load_tokenizer, slow_here, targets_of
 from oodles.patterns import render
 from oodles.records import RunSpec, Suite
 from oodles.scorer import Checkpoint, score_missing
 from oodles.stopping import Stop
-from oodles.store import RunFolder, begin_run, keep_members, log_line, read_json, sidecar
-from oodles.train import fine_tune, last_checkpoint
+from oodles.store import (
+    RunFolder,
+    begin_run,
+    check_adapter,
+    keep_members,
+    log_line,
+    read_scores,
+    read_spec,
+    sidecar,
+)
+from oodles.train import checkpoints, fine_tune, last_checkpoint
 
 TRAINING_COST = 3.5  # per character, against scoring: measured on the embedded model and suite
 
@@ -24,16 +32,55 @@ TRAINING_COST = 3.5  # per character, against scoring: measured on the embedded 
 def run_one(
     job: Job, suite: Suite, folder: RunFolder, listener: Listener, earlier: list[RunFolder], stop: Stop
 ) -> None:
-    """One run from its spec to its finished folder; what a finished one lacks is scored from its adapters, if kept."""
+    """One run from its spec to its finished folder; what is there already is neither trained nor scored again."""
+    missing = {step for step, _ in lacking(job, suite, folder)}
+    untrained = sorted(step for step in missing if not folder.adapter(step).is_dir())
+    if untrained or folder.status != "done":
+        _begin_before(folder, untrained)
+        _train(job, suite, folder, listener, earlier, stop)
+        free_memory()
+    if lacking(job, suite, folder):
+        _score_adapters(job, suite, folder, listener)
+    left = sorted(lacking(job, suite, folder))
+    if left:
+        raise StoreError(
+            f"{folder.path}: step {left[0][0]}, test set '{left[0][1]}' is still not evaluated, of {len(left)} that are"
+            " missing; remove this run's folder, and run the study again"
+        )
+
+
+def lacking(job: Job, suite: Suite, folder: RunFolder) -> set[tuple[int, str]]:
+    """What of a run's evaluations is not committed: step and test set."""
+    wanted = rendered_hashes(suite, job.spec, job.draw.examples)
+    held = {(line["step"], line["test_set"], line["prompts"]) for line in read_scores(folder)}
+    return {
+        (step, name)
+        for step in schedule_of(job.spec)
+        for name, prompts in wanted.items()
+        if (step, name, prompts) not in held
+    }
+
+
+def _begin_before(folder: RunFolder, untrained: list[int]) -> None:
+    """Drop checkpoints of later steps than the first that must be trained: none may be passed by."""
+    if folder.status == "done":
+        log_line(folder, f"trained again: the study asks for step {untrained[0]}, whose adapter was not kept")
+    for path in checkpoints(folder):
+        if untrained and int(path.name) > untrained[0]:
+            log_line(folder, f"checkpoint {path.name} is dropped: step {untrained[0]} comes before it")
+            shutil.rmtree(path)
+
+
+def _train(job: Job, suite: Suite, folder: RunFolder, listener: Listener, earlier: list[RunFolder], stop: Stop) -> None:
+    """Train from the last checkpoint, and evaluate on the way."""
     spec = job.spec
-    if folder.status == "done" and _completed(job, suite, folder, listener):
-        return
     tokenizer = load_tokenizer(spec.model)
     model = load_model(spec.model, spec.recipe.precision)
-    adapted, at = list(targets_of(model, spec.lora, spec.model)), last_checkpoint(folder)
+    adapted = list(targets_of(model, spec.lora, spec.model))
     model = attach_lora(model, spec.lora, spec.seeds.adapter, spec.model)
     begin_run(folder, spec, job.draw, environment(), adapted=adapted)
-    how = f"goes on from step {Path(at).name}" if at else f"begins: LoRA on {', '.join(adapted)}"
+    at = last_checkpoint(folder)
+    how = f"goes on from step {at.name}" if at else f"begins: LoRA on {', '.join(adapted)}"
     log_line(folder, how)
     slow = slow_here(spec.model, spec.recipe.precision)
     if slow:
@@ -59,30 +106,29 @@ def run_one(
         spec.seeds,
         [callback],
         folder=folder,
+        resume=at,
         keep_at=lambda step: callback.evaluates_at(step) or bool(stop),
     )
     if not spec.evaluation.keep_checkpoints:
         shutil.rmtree(folder.checkpoints, ignore_errors=True)
 
 
-def _completed(job: Job, suite: Suite, folder: RunFolder, listener: Listener) -> bool:
-    """Score the test sets that a finished run lacks; False if it must be trained again for steps nobody kept."""
+def _score_adapters(job: Job, suite: Suite, folder: RunFolder, listener: Listener) -> None:
+    """Score what a run lacks from the adapters that it kept."""
     spec = job.spec
-    steps = schedule_of(spec)
-    if not all(folder.adapter(step).is_dir() for step in steps):
-        log_line(folder, "trained again: the study asks for steps whose adapters were not kept")
-        return False
     rendered = render_sets(suite, spec.pattern, spec.train_set, spec.evaluation, job.draw.examples)
-    begin_run(folder, spec, job.draw, environment(), adapted=read_json(folder.spec).get("adapted"))
+    begin_run(folder, spec, job.draw, environment(), adapted=read_spec(folder).get("adapted"))
     with held_briefly(folder.root / ".study.lock"):
         keep_members(folder, [r.members for r in rendered], spec.evaluation.test_sets)
-    checkpoints = [Checkpoint(step=step, path=folder.adapter(step)) for step in steps]
+    kept = [step for step in schedule_of(spec) if folder.adapter(step).is_dir()]
+    for step in kept:
+        check_adapter(folder.adapter(step))
+    adapters = [Checkpoint(step=step, path=folder.adapter(step)) for step in kept]
     found = score_missing(
-        folder, spec.model, checkpoints, rendered, spec.train_set, spec.evaluation, spec.recipe.precision, listener
+        folder, spec.model, adapters, rendered, spec.train_set, spec.evaluation, spec.recipe.precision, listener
     )
     if found.broken:
         raise ModelError(f"step {found.broken[0][0]}: {found.broken[0][1]}")
-    return True
 
 
 def training_work(job: Job) -> float:

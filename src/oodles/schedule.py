@@ -16,6 +16,15 @@ def step_count(shots: int, recipe: Recipe) -> int:
     return math.ceil(math.ceil(shots / recipe.batch_size) / recipe.accumulate) * recipe.epochs
 
 
+def warmup_steps(last: int, share: float) -> int:
+    """How many of a run's steps the warm-up takes; a part of a step counts as one.
+
+    >>> warmup_steps(70, 0.1), warmup_steps(24, 0.1), warmup_steps(24, 1.0)
+    (7, 3, 24)
+    """
+    return math.ceil(round(last * share, 9))
+
+
 def schedule(steps: str | Sequence[int], last: int, points: int = 10) -> tuple[int, ...]:
     """The evaluation steps of a run of `last` optimiser steps.
 

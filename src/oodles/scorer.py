@@ -28,18 +28,24 @@ from oodles.progress import Progress
 from oodles.records import Evaluation, ModelSpec, Pattern, Precision, PromptSet, Suite, describe_text, role_of
 from oodles.scoring import predict, prepare
 from oodles.store import (
+    MANIFEST,
     STORE_SCHEMA,
     RunFolder,
+    check_adapter,
+    check_identity,
     check_members,
     claim_folder,
     commit,
+    damage_of,
     keep_members,
     log_line,
     mend_scores,
     read_json,
     read_scores,
+    read_spec,
     run_folders,
     write_json,
+    write_spec,
 )
 from oodles.suite import pattern_of
 
@@ -159,6 +165,7 @@ def add_test_sets(
     """Score further test sets for the finished runs of a study, from the adapters they kept."""
     check_slices(suite, tuple(names))
     stop_on_errors(audit_data(suite, tuple(names)), ())
+    check_identity(root)
     folders = [f for f in run_folders(root) if f.status == "done"]
     if not folders:
         raise StoreError(f"{root}: no finished run; `oodles status {root}` shows what is there")
@@ -166,7 +173,7 @@ def add_test_sets(
     scored = []
     for folder, (spec, pattern, checkpoints) in zip(folders, jobs, strict=True):
         with holding(folder.lock):
-            told = read_json(folder.spec)
+            told = read_spec(folder)
             held = told.get("evaluation") or {}
             at_most = limit if limit is not None else held.get("limit")
             evaluation = Evaluation(
@@ -186,7 +193,7 @@ def add_test_sets(
 
 def _kept(folder: RunFolder) -> tuple[ModelSpec, Pattern, tuple[Checkpoint, ...]]:
     """Model, pattern and adapters of a finished run."""
-    told = read_json(folder.spec)
+    told = read_spec(folder)
     if told.get("run_id") is None:
         raise StoreError(f"{folder.path}: not made by `oodles run`, so its base model is not known here")
     held = told["pattern"]
@@ -200,6 +207,8 @@ def _kept(folder: RunFolder) -> tuple[ModelSpec, Pattern, tuple[Checkpoint, ...]
             f"{folder.path}: the adapter of step {missing[0]} was not kept (keep_adapters), so no set can be added"
         )
     checkpoints = tuple(Checkpoint(step=step, path=folder.adapter(step)) for step in steps)
+    for step in steps:
+        check_adapter(folder.adapter(step))
     spec = ModelSpec(**told["model"])
     if (spec.revision or "").startswith("folder:") and resolve_model(spec.source).revision != spec.revision:
         raise ModelError(f"{spec.source}: holds other weights than run {folder.name} was trained from")
@@ -242,13 +251,13 @@ def _begin(
         "evaluation": asdict(evaluation),
     }
     if folder.spec.is_file():
-        held = read_json(folder.spec)
+        held = read_spec(folder)
         for key in ("model", "precision", "pattern", "train_set"):
             if held.get(key, spec[key]) != spec[key]:
                 raise StoreError(f"{folder.path}: was scored with another {key}; choose another --run or --out")
         spec["checkpoints"] = {**held.get("checkpoints", {}), **spec["checkpoints"]}
     write_json(folder.env, environment())
-    write_json(folder.spec, spec)
+    write_spec(folder, spec)
 
 
 def _listen_to(progress: Progress) -> Listener:
@@ -339,6 +348,9 @@ def _loaded(model: ModelSpec, precision: Precision) -> Iterator[Callable[[Checkp
                 state["base"] = load_model(model, precision)
             if checkpoint.path is None:
                 return state["base"]
+            problem = damage_of(checkpoint.path) if (checkpoint.path / MANIFEST).is_file() else ""
+            if problem:
+                raise ModelError(f"{checkpoint.path}: the adapter is damaged: {problem}; restore or remove it")
             try:
                 state["peft"] = _with_adapter(state.get("peft"), state["base"], checkpoint)
             except ModelError:

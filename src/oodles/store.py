@@ -8,11 +8,14 @@ Everything is written aside and renamed, or appended as one line, so a kill leav
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
 import shutil
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,15 +23,28 @@ from typing import Any, Literal
 import numpy as np
 
 from oodles.disk import disk_errors as disk_errors
-from oodles.disk import make_parents
+from oodles.disk import make_folder
+from oodles.disk import sync as sync
 from oodles.errors import StoreError
 from oodles.metrics import metrics
-from oodles.records import SHOTS, Draw, Predictions, PromptSet, Role, RunSpec, content_hash, describe_text
+from oodles.records import (
+    IDENTITY_VERSION,
+    SHOTS,
+    Draw,
+    Predictions,
+    PromptSet,
+    Role,
+    RunSpec,
+    content_hash,
+    describe_text,
+    run_id_of,
+)
 from oodles.slices import Members, is_slice
 
 STORE_SCHEMA = 1
 CRC = b', "crc": '  # stands last in a line
 CHECKSUM = "checksum"  # of a JSON file
+MANIFEST = "manifest.json"  # of a checkpoint or an adapter: the hash of every other file in its folder
 Status = Literal["done", "failed", "started", "missing"]
 
 
@@ -80,6 +96,11 @@ class RunFolder:
     def failed(self) -> Path:
         return self.path / "failed.json"
 
+    @property
+    def has_results(self) -> bool:
+        """Whether anything was evaluated or finished here."""
+        return self.done.is_file() or self.scores.is_file()
+
     def records(self, step: int, test_set: str) -> Path:
         return self.path / "records" / str(step) / f"{test_set}.parquet"
 
@@ -90,6 +111,11 @@ class RunFolder:
 
     def adapter(self, step: int) -> Path:
         return self.path / "adapters" / str(step)
+
+    @property
+    def superseded(self) -> Path:
+        """Lines that counted until a repeated training took another course."""
+        return self.path / "superseded.jsonl"
 
     @property
     def status(self) -> Status:
@@ -120,23 +146,92 @@ def unsealed(value: Any) -> dict[str, Any]:
         raise ValueError("not a JSON object")
     told = value.pop(CHECKSUM, None)
     if told is not None and told != content_hash(value):
-        raise ValueError("it does not fit its checksum")
+        raise ValueError("not as it was written")
     return value
 
 
 def write_text(path: Path, text: str) -> None:
     """Write aside, sync, rename: the file is there whole or not at all."""
+    with put(path) as aside:
+        aside.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def put(path: Path) -> Iterator[Path]:
+    """A name beside `path` for a new file; synced and renamed at the end: there whole, and to stay, or not at all."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     with disk_errors(path):
-        make_parents(path)
+        make_folder(path.parent)
         try:
-            with aside.open("w", encoding="utf-8") as handle:
-                handle.write(text)
-                handle.flush()
-                os.fsync(handle.fileno())
+            yield aside
+            sync(aside)
             aside.replace(path)
+            sync(path.parent)
         finally:
             aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def put_folder(path: Path) -> Iterator[Path]:
+    """The same for a folder of files, with a manifest of their hashes; it takes the place of an older one."""
+    aside = path.with_name(f".{path.name}.part")  # of one name: who writes here holds the run's lock
+    with disk_errors(path):
+        make_folder(path.parent)
+        try:
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.mkdir()
+            yield aside
+            _write_manifest(aside)
+            for one in (*aside.rglob("*"), aside):
+                sync(one)
+            if path.is_dir():
+                shutil.rmtree(path)
+            aside.rename(path)
+            sync(path.parent)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _write_manifest(folder: Path) -> None:
+    files = {name: _hash_file(folder / name) for name in sorted(_files_in(folder))}
+    (folder / MANIFEST).write_text(json.dumps({"schema": STORE_SCHEMA, "sha256": files}, indent=2) + "\n")
+
+
+def _files_in(folder: Path) -> set[str]:
+    return {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()} - {MANIFEST}
+
+
+def _hash_file(file: Path) -> str:
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def damage_of(folder: Path) -> str:
+    """How the files of a folder differ from its manifest; nothing if they do not."""
+    try:
+        held = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["sha256"]
+        names = _files_in(folder)
+        missing = sorted(held.keys() - names)
+        changed = [name for name in sorted(names & held.keys()) if _hash_file(folder / name) != held[name]]
+    except FileNotFoundError:
+        return f"{MANIFEST} is missing"
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return f"{MANIFEST} is damaged"
+    except OSError as error:
+        raise StoreError(f"{folder}: cannot be read ({error.strerror or error}); check the folder") from None
+    if missing:
+        return f"{missing[0]} is missing"
+    return f"{changed[0]} is not as it was written" if changed else ""
+
+
+def check_adapter(folder: Path) -> None:
+    """Refuse a kept adapter that is not as it was written."""
+    problem = damage_of(folder)
+    if problem:
+        raise StoreError(
+            f"{folder}: the adapter is damaged: {problem}; restore it, or remove this folder: the run is trained again"
+            " when the step is needed"
+        )
 
 
 def claim_folder(root: Path, name: str, suite: str, ids: Sequence[str] = ()) -> None:
@@ -202,11 +297,14 @@ def begin_run(folder: RunFolder, spec: RunSpec, draw: Draw, env: Mapping[str, An
     What an unfinished attempt at the same run has committed stays, and so does its checkpoint; remains of another run
     of this name are removed (`check_same_run` has seen that it has no scores).
     """
-    same = (sidecar(folder.spec) or {}).get("run_id") == spec.run_id
+    same = _known_id(folder) == spec.run_id
+    if not same:
+        check_spec(folder)
+        check_same_run(folder, spec)
     with disk_errors(folder.path):
         if not same:
             shutil.rmtree(folder.path, ignore_errors=True)
-        make_parents(folder.spec)
+        make_folder(folder.path)
         folder.failed.unlink(missing_ok=True)
     held = sidecar(folder.env)
     if held is None:
@@ -216,9 +314,46 @@ def begin_run(folder: RunFolder, spec: RunSpec, draw: Draw, env: Mapping[str, An
     keep_draw(folder, draw)
     told = asdict(spec)
     told["pattern"]["text"] = describe_text(spec.pattern.text)
-    write_json(
-        folder.spec, {"schema": STORE_SCHEMA, "run_id": spec.run_id, **told, "seeds": asdict(spec.seeds), **more}
-    )
+    write_spec(folder, {"schema": STORE_SCHEMA, "run_id": spec.run_id, **told, "seeds": asdict(spec.seeds), **more})
+
+
+def write_spec(folder: RunFolder, told: Mapping[str, Any]) -> None:
+    """What decided a run."""
+    write_json(folder.spec, told)
+
+
+def read_spec(folder: RunFolder) -> dict[str, Any]:
+    """What decided a run, if it is as it was written and its id is the one that follows from it."""
+    told = read_json(folder.spec)
+    version = str(told.get("run_id") or "").partition("-")[0]
+    try:
+        sound = version in ("", "1") or run_id_of(told) == told["run_id"]
+    except (KeyError, TypeError, AttributeError, ValueError):
+        sound = False
+    if not sound:
+        raise StoreError(f"{folder.spec}: not as it was written; {_restore(folder)}")
+    return told
+
+
+def check_spec(folder: RunFolder) -> None:
+    """Refuse a run that has scores, but no sound spec: what was trained there is not known."""
+    if folder.spec.is_file():
+        if read_scores(folder):
+            read_spec(folder)
+    elif folder.has_results:
+        raise StoreError(f"{folder.path}: has scores, but no spec.json; {_restore(folder)}")
+
+
+def _restore(folder: RunFolder) -> str:
+    return f"restore the file, or remove {folder.path}: the run is then made again"
+
+
+def _known_id(folder: RunFolder) -> str | None:
+    """The id that a run's spec states; None if there is none that can be read."""
+    try:
+        return read_json(folder.spec).get("run_id")
+    except StoreError:
+        return None
 
 
 def keep_draw(folder: RunFolder, draw: Draw) -> None:
@@ -237,20 +372,28 @@ def plan_runs(root: Path, names: Sequence[str]) -> None:
         write_json(root / "study.json", {**held, "runs": known})
 
 
+def check_identity(root: Path) -> None:
+    """Refuse to add to runs that an older version trained: under the same recipe it trained something else."""
+    if not (root / "study.json").is_file():
+        return
+    for folder in run_folders(root):
+        version = str(_known_id(folder) or IDENTITY_VERSION).partition("-")[0]
+        if version != str(IDENTITY_VERSION) and read_scores(folder):
+            raise StoreError(
+                f"{root}: run {folder.name} was trained by another version of oodles (run id of version {version}, here"
+                f" {IDENTITY_VERSION}), in which the same recipe means another training; it can be analysed and"
+                " reported, but not grown: choose another --out"
+            )
+
+
 def check_same_run(folder: RunFolder, spec: RunSpec) -> None:
     """A run of this name that has scores must be this very run."""
-    held = (sidecar(folder.spec) or {"run_id": spec.run_id}).get("run_id")  # damaged: see check_spec
+    held = _known_id(folder) or spec.run_id  # see check_spec
     if held != spec.run_id and read_scores(folder):
         raise StoreError(
             f"{folder.path}: holds run {held}, the study asks for {spec.run_id} under the same name (model, data or"
             " recipe changed); choose another --out or remove that run"
         )
-
-
-def check_spec(folder: RunFolder) -> None:
-    """Refuse a run that has scores and a damaged spec: what was trained there is not known."""
-    if folder.spec.is_file() and sidecar(folder.spec) is None and read_scores(folder):
-        read_json(folder.spec)
 
 
 def commit(
@@ -296,18 +439,30 @@ def drop_scores(folder: RunFolder, after: int) -> None:
         write_text(folder.scores, "".join(written(line) for line in kept))
 
 
+def supersede(folder: RunFolder, step: int) -> None:
+    """A repeated training took another course: what the earlier one left from a step on no longer counts.
+
+    Its lines are kept aside. A kill in between leaves lines without an adapter, which are compared and dropped anew.
+    """
+    lines = [line for line in read_scores(folder) if line["step"] >= step]
+    with disk_errors(folder.path):
+        folder.done.unlink(missing_ok=True)
+        for path in (folder.path / "adapters").glob("*"):
+            if path.name.isdigit() and int(path.name) >= step:
+                shutil.rmtree(path)
+    for line in lines:
+        _append(folder.superseded, line)
+    drop_scores(folder, step - 1)
+
+
 def copy_score(donor: RunFolder, folder: RunFolder, line: Mapping[str, Any], role: Role) -> None:
     """Take over an evaluation that is known to be the same, e.g. the untrained model's at step 0.
 
     The role is the new run's own: what is in-domain for one run is OOD for another.
     """
     source, target = records_file(donor, line), records_file(folder, line)
-    with disk_errors(target):
-        make_parents(target)
-        aside = target.with_name(f".{target.name}.part")
+    with put(target) as aside:
         shutil.copyfile(source, aside)
-        sync(aside)
-        aside.replace(target)
     _append(folder.scores, {**line, "role": role})
 
 
@@ -399,25 +554,18 @@ def _write_parquet(path: Path, columns: Mapping[str, Any], about: Mapping[str, s
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with disk_errors(path):
-        make_parents(path)
-        try:
-            table = pa.table(dict(columns))
-            if about:
-                table = table.replace_schema_metadata({ABOUT: json.dumps(dict(about))})
-            pq.write_table(
-                table,
-                aside,
-                compression="zstd",
-                use_dictionary=_repeating(table),
-                column_encoding=_encodings(table),
-                write_page_checksum=True,
-            )
-            sync(aside)
-            aside.replace(path)
-        finally:
-            aside.unlink(missing_ok=True)
+    table = pa.table(dict(columns))
+    if about:
+        table = table.replace_schema_metadata({ABOUT: json.dumps(dict(about))})
+    with put(path) as aside:
+        pq.write_table(
+            table,
+            aside,
+            compression="zstd",
+            use_dictionary=_repeating(table),
+            column_encoding=_encodings(table),
+            write_page_checksum=True,
+        )
 
 
 def _repeating(table: Any) -> list[str]:
@@ -433,28 +581,38 @@ def _encodings(table: Any) -> dict[str, Any]:
 
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:
-    """One line at once, synced; a torn write is taken back."""
-    with disk_errors(path), path.open("ab") as handle:
-        size = handle.tell()
+    """One line at once, synced; a torn write is taken back, and so is one that a kill has left."""
+    with disk_errors(path), path.open("ab", buffering=0) as handle:  # a buffer would be written again when it is closed
+        size = _end_line(path)
+        data = written(line).encode()
         try:
-            handle.write(written(line).encode())
-            handle.flush()
+            if handle.write(data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(handle.fileno())
         except OSError:
             os.truncate(path, size)
             raise
+        if not size:
+            sync(path.parent)
+
+
+def _end_line(path: Path) -> int:
+    """The size of a file of lines, once what follows its last whole line is gone."""
+    data = path.read_bytes()
+    start = data.rfind(b"\n") + 1
+    if start == len(data):
+        return start
+    if _checked(data[start:]) is None:
+        os.truncate(path, start)
+        return start
+    with path.open("ab") as handle:  # whole but for its end
+        return handle.write(b"\n") + len(data)
 
 
 def written(line: Mapping[str, Any]) -> str:
     """A line with its own checksum: a flipped bit is seen."""
     body = json.dumps(line, ensure_ascii=False).removesuffix("}")
     return f"{body}{CRC.decode()}{zlib.crc32(body.encode())}}}\n"
-
-
-def sync(path: Path) -> None:
-    """Wait until a file is on the disk."""
-    with path.open("rb") as handle:
-        os.fsync(handle.fileno())
 
 
 def log_line(folder: RunFolder, text: str) -> None:
@@ -478,7 +636,7 @@ def _advice(path: Path) -> str:
     if path.name in ("study.json", "audit.json"):
         return "run the study again (oodles run), which writes it anew"
     if path.name == "spec.json":
-        return f"restore it, or remove {path.parent} and run the study again"
+        return _restore(RunFolder(path.parent))
     return "the file is damaged or missing: restore it, or remove it and run the study again"
 
 
@@ -523,7 +681,9 @@ def scan_scores(folder: RunFolder) -> Scores:
     except FileNotFoundError:
         return Scores([], [])
     except OSError as error:
-        return Scores([], [f"{folder.scores}: cannot be read ({error.strerror}); lost: all scores of the run"])
+        raise StoreError(
+            f"{folder.scores}: cannot be read ({error.strerror}); check the file's mode and the disk"
+        ) from None
     newest: dict[tuple[int, str], dict[str, Any]] = {}
     lost = []
     texts = data.split(b"\n")
@@ -558,20 +718,37 @@ def _checked(text: bytes) -> dict[str, Any] | None:
     return line
 
 
+def same_scores(folder: RunFolder, line: Mapping[str, Any], predictions: Predictions) -> bool:
+    """Whether the records of a line hold just these scores."""
+    import pyarrow.parquet as pq
+
+    if not records_are_whole(folder, line):
+        return False
+    table = pq.read_table(records_file(folder, line))
+    held = [table.column(name).to_numpy() for name in table.column_names if name.startswith("score:")]
+    return np.array_equal(np.stack(held, axis=1), predictions.scores.astype(np.float32))
+
+
 def is_damaged(folder: RunFolder) -> bool:
-    """Whether a line or a record of a run is not as it was written; reads them all."""
+    """Whether a line or a record of a run is missing, or not as it was written; reads them all.
+
+    A damaged adapter cannot be made anew from here, and is refused.
+    """
+    for path in sorted((folder.path / "adapters").glob("[0-9]*")):
+        check_adapter(path)
     found = scan_scores(folder)
     return bool(found.lost) or not all(records_are_whole(folder, line) for line in found.lines)
 
 
-def mend_scores(folder: RunFolder) -> list[str]:
+def mend_scores(folder: RunFolder, missing: bool = False) -> list[str]:
     """Before a run goes on: drop lines that are torn or damaged, or whose records are; say which.
 
-    What is dropped is evaluated again, so nothing wrong stays and nothing is counted twice.
+    What is dropped is evaluated again, so nothing wrong stays and nothing is counted twice. Records may be removed by
+    who does not need them: that they are missing is damage only if asked for.
     """
     found = scan_scores(folder)
-    kept = [line for line in found.lines if records_are_whole(folder, line)]
-    gone = [line for line in found.lines if line not in kept]
+    gone = [line for line in found.lines if not records_are_whole(folder, line, absent=not missing)]
+    kept = [line for line in found.lines if line not in gone]
     lost = found.lost + [
         f"{records_file(folder, line)}: damaged; step {line['step']}, test set '{line['test_set']}' is evaluated again"
         for line in gone
@@ -581,12 +758,18 @@ def mend_scores(folder: RunFolder) -> list[str]:
     return lost
 
 
-def records_are_whole(folder: RunFolder, line: Mapping[str, Any]) -> bool:
-    """Whether the records of a line are there as they were written."""
+def records_are_whole(folder: RunFolder, line: Mapping[str, Any], absent: bool = False) -> bool:
+    """Whether the records of a line are there as they were written; `absent` is what to say of none.
+
+    What cannot be read may be whole: that is an error of the disk, or of who may read it.
+    """
+    file = records_file(folder, line)
     try:
-        data = records_file(folder, line).read_bytes()
-    except OSError:
-        return False
+        data = file.read_bytes()
+    except FileNotFoundError:
+        return absent
+    except OSError as error:
+        raise StoreError(f"{file}: cannot be read ({error.strerror}); check the file's mode and the disk") from None
     return "records_crc" not in line or zlib.crc32(data) == line["records_crc"]
 
 

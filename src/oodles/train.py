@@ -14,18 +14,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import Trainer, TrainerCallback, TrainingArguments, get_scheduler
 from transformers.trainer_callback import PrinterCallback
 
 from oodles.errors import ModelError
 from oodles.records import PromptSet, Recipe, Seeds
+from oodles.schedule import warmup_steps
 from oodles.scoring import causal_lm, head_is_plain, hidden_states, is_out_of_memory
-from oodles.store import RunFolder, disk_errors, sync
+from oodles.store import RunFolder, damage_of, disk_errors, log_line, put_folder
 from oodles.tokens import context_limit, encode
 
 KEEP_EVERY = 30.0  # seconds between checkpoints, at most; one more is kept before every evaluation
@@ -41,9 +44,10 @@ def fine_tune(
     callbacks: Sequence[Any],
     *,
     folder: RunFolder | None = None,
+    resume: Path | None = None,
     keep_at: Callable[[int], bool] = lambda _: False,
 ) -> None:
-    """Train the adapters of `model` on the shots, from the run's last checkpoint if it has one.
+    """Train the adapters of `model` on the shots, from the checkpoint to resume if there is one.
 
     The callbacks evaluate on the way; `keep_at(step)` says whether a checkpoint must be kept at a step, before they do.
     Without a folder, none is kept.
@@ -58,16 +62,17 @@ def fine_tune(
         data_collator=candidates.collate,
         callbacks=list(callbacks),
     )
-    trainer.answers = candidates
+    trainer.answers, trainer.recipe = candidates, recipe
     trainer.remove_callback(PrinterCallback)
     if folder:
         trainer.callback_handler.callbacks.insert(0, Keeper(trainer, folder, keep_at))
     with _out_of_memory(recipe, trainer):
-        trainer.train(resume_from_checkpoint=last_checkpoint(folder) if folder else None)
+        trainer.train(resume_from_checkpoint=os.fspath(resume) if resume else None)
 
 
 def _arguments(recipe: Recipe, seeds: Seeds) -> TrainingArguments:
-    return TrainingArguments(
+    """What the Trainer is told. It trains on one device, however many are visible."""
+    arguments = TrainingArguments(
         output_dir=tempfile.gettempdir(),  # nothing is written there
         num_train_epochs=recipe.epochs,
         max_steps=recipe.steps or -1,
@@ -75,9 +80,7 @@ def _arguments(recipe: Recipe, seeds: Seeds) -> TrainingArguments:
         gradient_accumulation_steps=recipe.accumulate,
         gradient_checkpointing=recipe.gradient_checkpointing,
         gradient_checkpointing_kwargs={"use_reentrant": False} if recipe.gradient_checkpointing else None,
-        learning_rate=recipe.learning_rate,
-        lr_scheduler_type=recipe.schedule,
-        warmup_steps=recipe.warmup,  # below 1: a share of the steps
+        learning_rate=recipe.learning_rate,  # its course: see AnswerTrainer.create_scheduler
         weight_decay=recipe.weight_decay,
         max_grad_norm=recipe.max_grad_norm,
         optim=OPTIMISERS[recipe.optimiser],
@@ -93,6 +96,27 @@ def _arguments(recipe: Recipe, seeds: Seeds) -> TrainingArguments:
         remove_unused_columns=False,
         dataloader_pin_memory=False,
     )
+    arguments._n_gpu = min(1, arguments.n_gpu)  # with more, the Trainer wraps the model in DataParallel
+    return arguments
+
+
+def learning_rates(optimizer: torch.optim.Optimizer, recipe: Recipe, steps: int) -> LambdaLR:
+    """The schedule of the recipe, over a run's optimiser steps.
+
+    Of w warm-up steps the k-th has k/(w+1) of the learning rate. transformers begins with 0: its first step trains
+    nothing, and is evaluated as if it did. After the warm-up the two are equal.
+    """
+    warmup = 0 if recipe.schedule == "constant" else warmup_steps(steps, recipe.warmup)
+    plain = get_scheduler(recipe.schedule, optimizer, num_warmup_steps=warmup, num_training_steps=steps)
+    own = [partial(_rate, warmup=warmup, steps=steps, after=after) for after in plain.lr_lambdas]
+    return LambdaLR(optimizer, own)
+
+
+def _rate(done: int, *, warmup: int, steps: int, after: Callable[[int], float]) -> float:
+    """The factor of the learning rate once some steps are done; after the last, none is made with it."""
+    if done < warmup:
+        return (done + 1) / (warmup + 1)
+    return after(done) if done < steps else 0.0
 
 
 # what is learnt
@@ -160,11 +184,19 @@ class AnswerTrainer(Trainer):  # type: ignore[misc]
 
     loss_is_scaled_for_ga = False  # a per-batch mean
     answers: Candidates
+    recipe: Recipe
+    lr_scheduler: LambdaLR | None
     aside = Path(tempfile.gettempdir())  # where a checkpoint is written
     _plain_head: bool | None = None
 
     def _get_output_dir(self, trial: Any = None) -> str:
         return str(self.aside)
+
+    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LambdaLR:
+        if self.lr_scheduler is None:
+            self.lr_scheduler = learning_rates(optimizer or self.optimizer, self.recipe, num_training_steps)
+            self._created_lr_scheduler = True
+        return self.lr_scheduler
 
     def compute_loss(self, model: Any, inputs: dict[str, torch.Tensor], return_outputs: bool = False, **_: Any) -> Any:
         logits = self._answer_logits(model, inputs).float()
@@ -222,23 +254,20 @@ class Keeper(TrainerCallback):  # type: ignore[misc]
 
 def keep_checkpoint(trainer: AnswerTrainer, folder: RunFolder) -> None:
     """Written aside, synced, renamed; then the ones before it go."""
-    trainer.aside = aside = folder.checkpoints / ".part"
+    trainer.aside = scratch = folder.checkpoints / ".part"
     step = trainer.state.global_step
     final = folder.checkpoints / str(step)
     if final.is_dir():
         return
-    with disk_errors(final):
-        shutil.rmtree(aside, ignore_errors=True)
-        try:
+    try:
+        with put_folder(final) as aside:
+            shutil.rmtree(scratch, ignore_errors=True)
             trainer._save_checkpoint(trainer.model, trial=None)
-            written = aside / f"checkpoint-{step}"
-            for name in ("README.md", "training_args.bin"):  # what the Trainer is given again anyway
-                (written / name).unlink(missing_ok=True)
-            for path in written.iterdir():
-                sync(path)
-            written.rename(final)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            for file in (scratch / f"checkpoint-{step}").iterdir():
+                if file.name not in ("README.md", "training_args.bin"):  # what the Trainer is given again anyway
+                    file.rename(aside / file.name)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
     for path in checkpoints(folder):
         if path != final:
             shutil.rmtree(path, ignore_errors=True)
@@ -251,10 +280,16 @@ def checkpoints(folder: RunFolder) -> list[Path]:
     return sorted((p for p in folder.checkpoints.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
 
 
-def last_checkpoint(folder: RunFolder) -> str | None:
-    """Where training goes on, if it was begun."""
-    found = checkpoints(folder)
-    return os.fspath(found[-1]) if found else None
+def last_checkpoint(folder: RunFolder) -> Path | None:
+    """Where training goes on, if it was begun; checkpoints that are not as they were written are dropped."""
+    for path in reversed(checkpoints(folder)):
+        problem = damage_of(path)
+        if not problem:
+            return path
+        log_line(folder, f"checkpoint {path.name} is damaged, and dropped: {problem}")
+        with disk_errors(path):
+            shutil.rmtree(path)
+    return None
 
 
 @contextmanager

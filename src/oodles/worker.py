@@ -5,15 +5,17 @@ What is there is found anew for each run, step and test set; a run is written by
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from oodles.disk import disk_trouble, staying
-from oodles.errors import DiskError, OodlesError, StoreError
+from oodles.errors import ConfigError, DiskError, OodlesError, StoreError
 from oodles.grid import Grid, Job, schedule_of
 from oodles.locks import release, take
+from oodles.models import free_memory
 from oodles.stopping import Stop, Stopped
 from oodles.store import (
     RunFolder,
@@ -22,7 +24,6 @@ from oodles.store import (
     keep_draw,
     log_line,
     mend_scores,
-    read_scores,
     sidecar,
     write_json,
 )
@@ -47,7 +48,7 @@ class How:
     """What is done about runs that are settled."""
 
     retry: bool = False  # try failed ones again
-    verify: bool = False  # read all records of done ones, and make damaged ones anew
+    verify: bool = False  # read all records and adapters of done ones, and make damaged records anew
 
 
 @dataclass(slots=True)
@@ -71,6 +72,16 @@ class _Tally:
             held=tuple(self.held),
             refused=tuple(self.refused),
             stopped=stopped,
+        )
+
+
+def check_alone() -> None:
+    """Refuse a launcher of several processes for one training: here a run is trained by one process."""
+    size = os.environ.get("WORLD_SIZE", "")
+    if size.isdigit() and int(size) > 1:
+        raise ConfigError(
+            f"oodles run: WORLD_SIZE is {size}: a launcher (torchrun, accelerate launch) has started it {size} times,"
+            " but a run is trained by one process; start it once, without the launcher; --workers N uses N GPUs"
         )
 
 
@@ -119,9 +130,10 @@ def _make(
     try:
         if _settled(job, grid, folder, how, tally):  # somebody finished it in the meantime
             return
-        reason = _try(job, grid, folder, listen, folders, stop)
+        reason = _try(job, grid, folder, listen, folders, stop, how.verify)
     finally:
         release(folder.lock)
+    free_memory()  # before the next model is loaded; out here no traceback holds this one
     if reason is None:
         tally.done.append(folder.name)
     else:
@@ -131,9 +143,11 @@ def _make(
 
 def _settled(job: Job, grid: Grid, folder: RunFolder, how: How, tally: _Tally) -> bool:
     """Whether there is nothing to do for a run; if so, it is counted."""
+    from oodles.runner import lacking
+
     status = folder.status
     check_spec(folder)
-    if status == "done" and not lacking(job, grid, folder) and not (how.verify and is_damaged(folder)):
+    if status == "done" and not lacking(job, grid.suite, folder) and not (how.verify and is_damaged(folder)):
         keep_draw(folder, job.draw)
         tally.skipped.append(folder.name)
         return True
@@ -144,22 +158,14 @@ def _settled(job: Job, grid: Grid, folder: RunFolder, how: How, tally: _Tally) -
     return False
 
 
-def lacking(job: Job, grid: Grid, folder: RunFolder) -> set[tuple[int, str]]:
-    """What of a run's evaluations is not committed: step and test set."""
-    from oodles.callback import rendered_hashes
-
-    wanted = rendered_hashes(grid.suite, job.spec, job.draw.examples)
-    held = {(line["step"], line["test_set"], line["prompts"]) for line in read_scores(folder)}
-    return {
-        (step, name)
-        for step in schedule_of(job.spec)
-        for name, prompts in wanted.items()
-        if (step, name, prompts) not in held
-    }
-
-
 def _try(
-    job: Job, grid: Grid, folder: RunFolder, listen: Callable[..., None], folders: list[RunFolder], stop: Stop
+    job: Job,
+    grid: Grid,
+    folder: RunFolder,
+    listen: Callable[..., None],
+    folders: list[RunFolder],
+    stop: Stop,
+    verify: bool,
 ) -> str | None:
     """Run one job; the reason if it failed."""
     from oodles.callback import Heard
@@ -170,7 +176,7 @@ def _try(
         stop.obey()
 
     try:
-        for lost in mend_scores(folder):
+        for lost in mend_scores(folder, missing=verify):
             log_line(folder, lost)
         run_one(job, grid.suite, folder, heard, folders, stop)
     except Stopped as told:
