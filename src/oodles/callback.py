@@ -26,7 +26,7 @@ from oodles.forward import Plan
 from oodles.grid import check_slices
 from oodles.locks import held_briefly
 from oodles.patterns import render, shared_field
-from oodles.progress import duration
+from oodles.progress import duration, say
 from oodles.records import (
     SHOTS,
     Evaluation,
@@ -399,7 +399,7 @@ def own_precision(model: Any) -> Iterator[None]:
 
 def _print_lines(heard: Heard) -> None:
     if heard.text:
-        print(heard.text, file=sys.stderr, flush=True)
+        say(heard.text)
 
 
 def _silent(_: Heard) -> None:

@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from oodles import __version__
-from oodles.errors import ConfigError, OodlesError
+from oodles.errors import ConfigError, OodlesError, StoreError
+from oodles.progress import open_streams, say, settle_streams, to_nowhere
 
 app = typer.Typer(
     name="oodles",
@@ -63,14 +64,33 @@ def main() -> None:
     # (measured on two cores: a tenth of its speed; a third with this setting, and no loss on an idle machine). It must
     # be said before torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
+    open_streams()
     try:
-        app()
+        with _stdout_told():
+            app()
     except OodlesError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        _say(f"{type(error).__name__}: {error}")
         sys.exit(2)
     except BrokenPipeError:  # e.g. `oodles suites | head`
-        sys.stderr.close()
+        to_nowhere(sys.stdout)
         sys.exit(1)
+    finally:
+        settle_streams()
+
+
+@contextmanager
+def _stdout_told() -> Iterator[None]:
+    """Results that could not be written whole are an error, also where that shows only at the very end."""
+    try:
+        yield
+    finally:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            to_nowhere(sys.stdout)
+            raise StoreError(f"the output could not be written ({error.strerror})") from None
 
 
 def _version(value: bool) -> None:
@@ -88,8 +108,12 @@ def _options(
     pass
 
 
+def _as_json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
 def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    print(_as_json(value))
 
 
 def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
@@ -106,8 +130,7 @@ def _wide_console() -> Console:
     return Console(width=None if sys.stdout.isatty() else 120)
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+_say = say  # what is no result goes to stderr
 
 
 @app.command()
@@ -454,7 +477,8 @@ def run(
     A study may grow: more seeds, sizes, test sets or steps run only what is missing. Several commands may work on one
     folder, from several machines that share a disk: each run is made by one of them.
 
-    Exits with 1 if a run failed (the others are run all the same), with 2 for bad input.
+    Exits with 1 if a run failed (the others are run all the same), with 2 for bad input, a folder that is damaged or a
+    disk that is full or fails: mend that, and the same command goes on.
     """
     loaded = _load_study(study, override or [], data)
     root = out or Path(loaded.out)
@@ -501,6 +525,16 @@ def _dry_run(study: Any, root: Path, only: list[str], shots: list[int], as_json:
         _print_table(f"\n{root}", ["run", "status", "would"], would)
 
 
+def _print_if_read(text: str, *, needed: bool = False) -> None:
+    """What was run is in its folder: a reader that has gone fails nothing, and only JSON must be written whole."""
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        if needed and not isinstance(error, BrokenPipeError):
+            raise
+        to_nowhere(sys.stdout)
+
+
 def _run(study: Any, root: Path, *, as_json: bool, quiet: bool = False, **options: Any) -> None:
     from oodles.launch import run as run_study
 
@@ -511,19 +545,25 @@ def _run(study: Any, root: Path, *, as_json: bool, quiet: bool = False, **option
         told = {"out": str(root), "done": outcome.done, "skipped": outcome.skipped, "failed": failed}
         before = [{"run": n, "reason": r} for n, r in outcome.failed_before]
         held = [{"run": n, "by": who} for n, who in outcome.held]
-        _print_json({**told, "failed_before": before, "held": held, "stopped": bool(outcome.stopped)})
+        refused = [{"run": n, "reason": r} for n, r in outcome.refused]
+        more = {"failed_before": before, "held": held, "refused": refused, "stopped": bool(outcome.stopped)}
+        _print_if_read(_as_json({**told, **more}), needed=True)
     elif not quiet and not outcome.stopped:
         counts = f"{len(outcome.done)} run, {len(outcome.skipped)} finished before, {len(outcome.failed)} failed"
-        print(f"{counts}; next: oodles {'status' if outcome.failed else 'report'} {root}")
+        _print_if_read(f"{counts}; next: oodles {'status' if outcome.failed else 'report'} {root}")
     for name, reason in outcome.failed:
         _say(f"failed: {name}: {reason}; see {root}/runs/{name}/log.txt")
     for name, reason in outcome.failed_before:
         _say(f"failed before: {name}: {reason}; try it again with --retry-failed")
     for name, who in outcome.held:
         _say(f"left to others: {name}: {who} is at it")
+    for name, reason in outcome.refused:
+        _say(f"left out: {name}: {reason}")
     if outcome.stopped:
         _say(f"stopped by {signal.Signals(outcome.stopped).name}; the same command goes on in {root}")
         raise typer.Exit(128 + outcome.stopped)
+    if outcome.refused:
+        raise typer.Exit(2)
     if outcome.failed or outcome.failed_before:
         raise typer.Exit(1)
 

@@ -19,7 +19,7 @@ from oodles.presets import LLAMA, PRESETS, preset_of, training_bytes, weight_byt
 from oodles.records import DataSet, ModelSpec, Precision, Suite
 from oodles.slices import resolve_slice, slice_columns, slice_names
 from oodles.sources import load_examples, load_origin, locate
-from oodles.store import RunFolder, read_json, read_scores, read_spec, run_folders, run_names
+from oodles.store import RunFolder, read_json, read_scores, read_spec, run_folders, run_names, sidecar
 from oodles.suite import list_suites, load_suite, pattern_for, pattern_of
 from oodles.tokens import context_limit
 
@@ -154,7 +154,10 @@ def _describe_folder(folder: RunFolder, holder: str) -> dict[str, Any]:
         count, step = len(steps), max(map(int, steps), default="")
     except OSError:
         pass  # none yet
-    reason = read_json(folder.failed).get("reason", "") if status == "failed" else holder
+    reason = holder
+    if status == "failed":
+        known = sidecar(folder.failed) or {"reason": "failed.json is damaged; oodles run tries it again"}
+        reason = known.get("reason", "")
     if not folder.spec.is_file() and folder.has_results and not holder:
         status, reason = "damaged", "has scores, but no spec.json; restore it, or remove the run's folder"
     return {
@@ -182,7 +185,9 @@ def pace_of(root: Path, rows: Sequence[Mapping[str, Any]]) -> Pace:
     """An estimate: the mean time of the newest done runs, for what is left, over those at work."""
     counts = Counter(str(row["status"]) for row in rows)
     took = [
-        read_json(RunFolder(root / "runs" / row["run"]).done).get("seconds") for row in rows if row["status"] == "done"
+        (sidecar(RunFolder(root / "runs" / row["run"]).done) or {}).get("seconds")
+        for row in rows
+        if row["status"] == "done"
     ][-50:]
     known = [t for t in took if t]
     left = sum(counts[s] for s in ("running", "started", "missing"))
@@ -204,9 +209,10 @@ def describe_runs(root: Path) -> list[dict[str, Any]]:
 
 
 def _describe_run(folder: RunFolder) -> dict[str, Any]:
-    spec, env = read_spec(folder), read_json(folder.env) if folder.env.is_file() else {}
+    spec, env = read_spec(folder), sidecar(folder.env) or {}
     evaluation = spec.get("evaluation", {})
     sampled = evaluation.get("limit_in_domain")
+    unknown = [] if env else [f"run {folder.name}: env.json is missing or damaged, so its versions are not known"]
     unfinished = [] if folder.status == "done" else [f"run {folder.name} is not finished ({folder.status})"]
     scores = read_scores(folder)
     shortened = {line["test_set"]: line for line in scores if line.get("shortened")}
@@ -233,7 +239,7 @@ def _describe_run(folder: RunFolder) -> dict[str, Any]:
         "versions": {"oodles": env.get("oodles"), "python": env.get("python"), **env.get("packages", {})},
         "device": env.get("device"),
         "threads": env.get("threads"),
-        "caveats": [*unfinished, *caveats, *cut, *_allowed(folder.root)],
+        "caveats": [*unfinished, *unknown, *caveats, *cut, *_allowed(folder.root)],
     }
 
 
@@ -241,6 +247,8 @@ def _allowed(root: Path) -> list[str]:
     """Audit errors that were found and waved through."""
     if not (root / "audit.json").is_file():
         return []
-    held = read_json(root / "audit.json")
+    held = sidecar(root / "audit.json")
+    if held is None:
+        return ["audit.json is damaged: which audit errors were allowed is not known; run the study again"]
     found = [f for f in held.get("findings", []) if f["severity"] == "error" and f["code"] in held.get("allowed", [])]
     return [f"audit error allowed: {f['where']}: {f['text']} [{f['code']}]" for f in found]

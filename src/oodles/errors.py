@@ -4,7 +4,8 @@
     ├── ConfigError             a study or suite file, a flag, a --set
     ├── DataError               a data file, a label, a long table
     ├── ModelError              a model folder, a tokenizer, an adapter, the answers' tokens
-    ├── StoreError              a run folder, a disk
+    ├── StoreError              a run folder
+    │   └── DiskError           a disk that is full, read-only, failing or gone: no run can be kept until it is mended
     └── MissingExtraError       an optional dependency, with its install line
 
 The command line prints these without a traceback and exits with 2. A run that failed while it
@@ -35,6 +36,10 @@ class ModelError(OodlesError):
 
 class StoreError(OodlesError):
     """A folder of runs cannot be read or written."""
+
+
+class DiskError(StoreError):
+    """Nothing can be written now; what is committed stays, and the same command goes on when the disk is mended."""
 
 
 class MissingExtraError(OodlesError):

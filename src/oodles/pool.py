@@ -8,15 +8,16 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from queue import Empty
-from typing import Any
+from typing import Any, cast
 
 from oodles.errors import OodlesError, StoreError
 from oodles.grid import Grid, expand, select
-from oodles.progress import Progress
+from oodles.progress import Progress, settle_streams
 from oodles.records import Study
-from oodles.stopping import stop_on_signals
+from oodles.stopping import Stop, stop_on_signals
 from oodles.worker import How, Outcome, run_missing, work_of
 
 
@@ -53,50 +54,81 @@ def visible_devices() -> tuple[str, ...]:
     return tuple(map(str, range(torch.cuda.device_count())))
 
 
+@dataclass(slots=True)
+class _Worker:
+    """A process, and what it tells through a pipe that nobody else holds: each sees when the other has ended."""
+
+    process: BaseProcess
+    told: Connection
+    outcome: Outcome | None = None
+
+
 def run_in_workers(grid: Grid, root: Path, workers: int, how: How) -> Outcome:
     """All that is missing, by several processes; they find their work by its locks, as strangers would."""
     context = multiprocessing.get_context("spawn")
-    messages: Any = context.Queue()
     names = tuple(job.spec.name for job in grid.jobs)
-    pool = []
+    pool: list[_Worker] = []
     for share in shares(min(workers, len(grid.jobs)), len(os.sched_getaffinity(0)), visible_devices()):
+        told, tell = context.Pipe(duplex=False)
         with _environment(share.environment):
-            worker = context.Process(target=_work, args=(grid.study, names, root, how, messages))
-            worker.start()
-            pool.append(worker)
-    outcomes: list[Outcome] = []
+            process = context.Process(target=_work, args=(grid.study, names, root, how, tell))
+            process.start()
+        tell.close()
+        pool.append(_Worker(process, told))
     with Progress(work_of(grid, root), grid.study.name) as progress, stop_on_signals() as stop:
-        told = False
         try:
-            while any(worker.is_alive() for worker in pool) or not messages.empty():
-                if stop and not told:
-                    told = True
-                    for worker in pool:
-                        worker.terminate()  # politely: a worker ends at its next safe moment
-                try:
-                    heard = messages.get(timeout=0.2)
-                except Empty:
-                    continue
-                if isinstance(heard, (Outcome, OodlesError)):
-                    if isinstance(heard, OodlesError):
-                        raise heard
-                    outcomes.append(heard)
-                    continue
-                progress.advance(heard.work)
-                if heard.text:
-                    progress.say(heard.text)
+            _listen(pool, progress, stop)
         finally:
             for worker in pool:
-                if worker.is_alive():
-                    worker.terminate()
-                worker.join()
-    killed = [-worker.exitcode for worker in pool if worker.exitcode and worker.exitcode < 0]
-    if killed and not stop:
+                worker.told.close()  # one that still tells something sees that nobody listens, and stops
+            for worker in pool:
+                if worker.outcome is None and worker.process.is_alive():
+                    worker.process.terminate()
+                worker.process.join()
+    if not stop:
+        _check_ends(pool, root)
+    return _together([w.outcome for w in pool if w.outcome is not None], root, stop.number)
+
+
+def _listen(pool: Sequence[_Worker], progress: Progress, stop: Stop) -> None:
+    """Until every worker has ended."""
+    open_ends = {worker.told: worker for worker in pool}
+    asked = False
+    while open_ends:
+        if stop and not asked:
+            asked = True
+            for worker in pool:
+                worker.process.terminate()  # politely: a worker ends at its next safe moment
+        for end in wait(list(open_ends), timeout=0.2):
+            told = cast(Connection, end)
+            try:
+                heard = told.recv()
+            except (EOFError, OSError):
+                del open_ends[told]
+                continue
+            if isinstance(heard, OodlesError):
+                raise heard
+            if isinstance(heard, Outcome):
+                open_ends[told].outcome = heard
+                continue
+            progress.advance(heard.work)
+            if heard.text:
+                progress.say(heard.text)
+
+
+def _check_ends(pool: Sequence[_Worker], root: Path) -> None:
+    """A worker that crashed, or ended without telling what it did, is an error."""
+    for number, worker in enumerate(pool, start=1):
+        code = worker.process.exitcode or 0
+        if code == 0 and worker.outcome is not None:
+            continue
+        how = f"with exit code {code}"
+        if code < 0:
+            how = f"by {signal.Signals(-code).name}" + " (often: no memory left)" * (-code == signal.SIGKILL)
         raise StoreError(
-            f"{root}: a worker was ended by {signal.Signals(killed[0]).name} (often: no memory left); what is"
-            " committed is safe, run the same command again, perhaps with fewer --workers"
+            f"{root}: worker {number} of {len(pool)} was ended {how}; what is committed is safe, run the same command"
+            " again, perhaps with fewer --workers"
         )
-    return _together(outcomes, root, stop.number)
 
 
 def _together(outcomes: Sequence[Outcome], root: Path, stopped: int) -> Outcome:
@@ -106,6 +138,7 @@ def _together(outcomes: Sequence[Outcome], root: Path, stopped: int) -> Outcome:
     settled = {*done, *failed}
     before = dict(pair for o in outcomes for pair in o.failed_before)
     held = dict(pair for o in outcomes for pair in o.held)
+    refused = dict(pair for o in outcomes for pair in o.refused)
     return Outcome(
         out=root,
         done=tuple(done),
@@ -113,22 +146,38 @@ def _together(outcomes: Sequence[Outcome], root: Path, stopped: int) -> Outcome:
         failed=tuple(failed.items()),
         failed_before=tuple((n, r) for n, r in before.items() if n not in settled),
         held=tuple((n, who) for n, who in held.items() if n not in settled),
+        refused=tuple((n, r) for n, r in refused.items() if n not in settled),
         stopped=stopped,
     )
 
 
-def _work(study: Study, names: Sequence[str], root: Path, how: How, messages: Any) -> None:
+def _work(study: Study, names: Sequence[str], root: Path, how: How, pipe: Connection) -> None:
     """One worker: a process of its own, which knows its cores and device from the environment."""
     try:
         with stop_on_signals() as stop:
+
+            def tell(heard: Any) -> None:
+                if not _sent(pipe, heard):
+                    stop.number = stop.number or signal.SIGHUP  # whoever started us is gone
+
             grid = select(expand(study), names)
-            messages.put(run_missing(grid, root, how, messages.put, stop))
+            _sent(pipe, run_missing(grid, root, how, tell, stop))
     except OodlesError as error:
-        messages.put(error)
+        _sent(pipe, error)
     except KeyboardInterrupt:
-        pass  # the parent says it
-    messages.close()
-    messages.join_thread()
+        pass  # whoever started us says it
+    finally:
+        pipe.close()
+        settle_streams()
+
+
+def _sent(pipe: Connection, what: Any) -> bool:
+    """Whether somebody listens."""
+    try:
+        pipe.send(what)
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

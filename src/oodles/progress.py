@@ -1,15 +1,82 @@
-"""What a long job tells while it runs, on stderr: a live bar with the time left in a terminal, else plain lines."""
+"""What a long job tells while it runs, on stderr: a live bar with the time left in a terminal, else plain lines.
+
+A log that is full, closed or no longer read fails nothing: what cannot be told is left out.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import time
 from types import TracebackType
-from typing import Self
+from typing import IO, Any, Self, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
+
+
+class _BestEffort:
+    """A stream whose errors are nobody's business."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = getattr(stream, "rich_proxied_file", stream)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            to_nowhere(self._stream)
+        except (OSError, ValueError):
+            pass
+
+
+def log_stream() -> IO[str]:
+    """stderr, as far as it can be written."""
+    return cast(IO[str], _BestEffort(sys.stderr))
+
+
+def say(text: str) -> None:
+    """A line on stderr, if it can be written."""
+    print(text, file=log_stream(), flush=True)
+
+
+def to_nowhere(stream: Any) -> None:
+    """What is written to a stream from now on is dropped, with what it could not write before."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+        stream.flush()
+
+
+def open_streams() -> None:
+    """Standard streams that the caller has closed lead nowhere; else the next file that is opened takes their place."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123
+
+
+def settle_streams() -> None:
+    """Before a process ends: what stderr cannot write is dropped, so that it does not decide the exit code."""
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        to_nowhere(sys.stderr)
 
 
 class Progress:
@@ -22,7 +89,7 @@ class Progress:
         if sys.stderr.isatty():
             columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
             left = (TextColumn("left"), TimeRemainingColumn(compact=True))
-            self._bar = Bar(*columns, *left, console=Console(stderr=True), speed_estimate_period=300)
+            self._bar = Bar(*columns, *left, console=Console(file=log_stream()), speed_estimate_period=300)
             self._task = self._bar.add_task(label, total=self._total)
 
     def __enter__(self) -> Self:
@@ -52,7 +119,7 @@ class Progress:
         if self._bar is not None:
             self._bar.console.print(text, highlight=False, markup=False)
         else:
-            print(f"[{self._done / self._total:4.0%}{self._left()}] {text}", file=sys.stderr, flush=True)
+            say(f"[{self._done / self._total:4.0%}{self._left()}] {text}")
 
     def _left(self) -> str:
         elapsed = time.monotonic() - self._start

@@ -16,7 +16,15 @@ from oodles.patterns import render
 from oodles.records import RunSpec, Suite
 from oodles.scorer import Checkpoint, score_missing
 from oodles.stopping import Stop
-from oodles.store import RunFolder, begin_run, check_adapter, keep_members, log_line, read_json, read_scores, read_spec
+from oodles.store import (
+    RunFolder,
+    begin_run,
+    check_adapter,
+    keep_members,
+    log_line,
+    read_scores,
+    read_spec,
+)
 from oodles.train import checkpoints, fine_tune, last_checkpoint
 
 TRAINING_COST = 3.5  # per character, against scoring: measured on the embedded model and suite
@@ -142,7 +150,7 @@ def same_before_training(spec: RunSpec, earlier: list[RunFolder]) -> RunFolder |
 def _before_training(folder: RunFolder) -> tuple[Any, ...] | None:
     """What decides a run's scores at step 0; None if that cannot be read."""
     try:
-        told, env = read_spec(folder), read_json(folder.env)
+        told, env = read_spec(folder), sidecar(folder.env)
     except StoreError:
         return None
     return told["model"], told["recipe"]["precision"], told["evaluation"]["batch_tokens"], env

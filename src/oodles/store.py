@@ -22,6 +22,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from oodles.disk import disk_errors as disk_errors
+from oodles.disk import make_folder
+from oodles.disk import sync as sync
 from oodles.errors import StoreError
 from oodles.metrics import metrics
 from oodles.records import (
@@ -40,8 +43,8 @@ from oodles.slices import Members, is_slice
 
 STORE_SCHEMA = 1
 CRC = b', "crc": '  # stands last in a line
+CHECKSUM = "checksum"  # of a JSON file
 MANIFEST = "manifest.json"  # of a checkpoint or an adapter: the hash of every other file in its folder
-CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # what some disks say of folders
 Status = Literal["done", "failed", "started", "missing"]
 
 
@@ -126,20 +129,25 @@ class RunFolder:
 # writing
 
 
-@contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """Disk trouble as one line that names the place."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise StoreError(f"{path}: no space left on the disk; free some or choose another --out") from None
-        raise StoreError(f"{path}: cannot be written ({error.strerror or error}); check the folder") from None
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write aside, sync, rename; with a checksum, so that a flipped bit is seen."""
+    write_text(path, json.dumps(sealed(value), indent=2, ensure_ascii=False, sort_keys=True) + "\n")
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write aside, sync, rename."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n")
+def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON object with its own checksum."""
+    plain = json.loads(json.dumps(dict(value)))
+    return {**plain, CHECKSUM: content_hash(plain)}
+
+
+def unsealed(value: Any) -> dict[str, Any]:
+    """The object without its checksum, if it has one and fits it; a ValueError if it does not."""
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    told = value.pop(CHECKSUM, None)
+    if told is not None and told != content_hash(value):
+        raise ValueError("not as it was written")
+    return value
 
 
 def write_text(path: Path, text: str) -> None:
@@ -184,14 +192,6 @@ def put_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(aside, ignore_errors=True)
 
 
-def make_folder(path: Path) -> None:
-    """A folder that is still there after a power failure."""
-    if not path.is_dir():
-        make_folder(path.parent)
-        path.mkdir(exist_ok=True)
-        sync(path.parent)
-
-
 def _write_manifest(folder: Path) -> None:
     files = {name: _hash_file(folder / name) for name in sorted(_files_in(folder))}
     (folder / MANIFEST).write_text(json.dumps({"schema": STORE_SCHEMA, "sha256": files}, indent=2) + "\n")
@@ -234,26 +234,61 @@ def check_adapter(folder: Path) -> None:
         )
 
 
-def claim_folder(root: Path, name: str, suite: str) -> None:
-    """Make `root` the folder of this study, or refuse if it holds something else."""
-    check_folder(root, name, suite)
-    if not (root / "study.json").is_file():
-        write_json(root / "study.json", {"schema": STORE_SCHEMA, "study": name, "suite": suite})
+def claim_folder(root: Path, name: str, suite: str, ids: Sequence[str] = ()) -> None:
+    """Make `root` the folder of this study, or refuse it if it holds another; a damaged study.json is written anew."""
+    check_folder(root, name, suite, ids)
+    if sidecar(root / "study.json") is None:
+        known = _remembered(root)
+        write_json(root / "study.json", {"schema": STORE_SCHEMA, "study": name, "suite": suite, **known})
 
 
-def check_folder(root: Path, name: str, suite: str) -> None:
-    """Refuse a folder that holds another study or anything else, without touching it."""
+def check_folder(root: Path, name: str, suite: str, ids: Sequence[str] = ()) -> None:
+    """Refuse a folder that holds another study or anything else, without touching it.
+
+    Where `study.json` is lost or damaged, the runs say whose folder it is: those of the study have one of its `ids`.
+    """
     file = root / "study.json"
     ours = (".lock", ".part", "locks")
     strange = root.exists() and (not root.is_dir() or any(not p.name.endswith(ours) for p in root.iterdir()))
-    if not file.is_file():  # looked for last: another run may begin in the same moment
-        if strange:
-            raise StoreError(f"{root}: not empty and no oodles study; choose another --out")
+    held = sidecar(file) if root.is_dir() else None  # looked for last: another run may begin in the same moment
+    if held is None:
+        if strange and not _known_by_runs(root, suite, ids):
+            damaged = "study.json is damaged, and no run there is of this study"
+            what = damaged if file.is_file() else "not empty and no oodles study"
+            raise StoreError(f"{root}: {what}; choose another --out")
         return
-    held = read_json(file)
     if (held.get("study"), held.get("suite")) != (name, suite):
         found = f"study '{held.get('study')}' on suite '{held.get('suite')}'"
         raise StoreError(f"{root}: holds {found}, not '{name}' on '{suite}'; choose another --out")
+
+
+def _known_by_runs(root: Path, suite: str, ids: Sequence[str]) -> bool:
+    """Whether a folder without a readable `study.json` holds this study: by its runs, or because it holds none yet."""
+    specs = [spec for folder in _folders(root) if (spec := sidecar(folder.spec)) is not None]
+    if not specs:
+        return (root / "study.json").is_file() and not any(read_scores(folder) for folder in _folders(root))
+    if ids:
+        return any(spec.get("run_id") in ids for spec in specs)
+    return all(spec.get("run_id", "") is None and spec.get("suite") == suite for spec in specs)
+
+
+def _remembered(root: Path) -> dict[str, Any]:
+    """What `study.json` says of a study, as far as its runs and sets say it too."""
+    specs = {f.name: spec for f in _folders(root) if (spec := sidecar(f.spec)) is not None}
+    asked = [name for spec in specs.values() for name in (spec.get("evaluation") or {}).get("test_sets", ())]
+    sets = [one for path in sorted((root / "sets").glob("*.parquet")) if (one := _read_members(path)) is not None]
+    told = {
+        "runs": list(specs),
+        "sets": {f"{one.test_set} {one.key}": one.identity for one in sets if one.key},
+        "slices": list(dict.fromkeys(filter(is_slice, asked))),
+    }
+    return {key: value for key, value in told.items() if value}
+
+
+def _folders(root: Path) -> list[RunFolder]:
+    if not (root / "runs").is_dir():
+        return []
+    return [RunFolder(path) for path in sorted((root / "runs").iterdir()) if path.is_dir()]
 
 
 def begin_run(folder: RunFolder, spec: RunSpec, draw: Draw, env: Mapping[str, Any], **more: Any) -> None:
@@ -271,31 +306,28 @@ def begin_run(folder: RunFolder, spec: RunSpec, draw: Draw, env: Mapping[str, An
             shutil.rmtree(folder.path, ignore_errors=True)
         make_folder(folder.path)
         folder.failed.unlink(missing_ok=True)
-    if not same:
+    held = sidecar(folder.env)
+    if held is None:
         write_json(folder.env, dict(env))
-    elif folder.env.is_file() and read_json(folder.env) != dict(env):
+    elif held != dict(env):
         log_line(folder, f"goes on in another environment: {json.dumps(dict(env), sort_keys=True)}")
-    ids = [e.id for e in draw.examples]
-    header = {"schema": STORE_SCHEMA, "train_set": draw.train_set, "shots": draw.shots, "data_seed": draw.data_seed}
-    write_json(folder.draw, {**header, "hash": draw.hash, "ids": ids})
+    keep_draw(folder, draw)
     told = asdict(spec)
     told["pattern"]["text"] = describe_text(spec.pattern.text)
     write_spec(folder, {"schema": STORE_SCHEMA, "run_id": spec.run_id, **told, "seeds": asdict(spec.seeds), **more})
 
 
 def write_spec(folder: RunFolder, told: Mapping[str, Any]) -> None:
-    """What decided a run, with a hash of all of it: a flipped bit is seen."""
-    write_json(folder.spec, {**told, "check": content_hash(told)})
+    """What decided a run."""
+    write_json(folder.spec, told)
 
 
 def read_spec(folder: RunFolder) -> dict[str, Any]:
     """What decided a run, if it is as it was written and its id is the one that follows from it."""
     told = read_json(folder.spec)
-    check = told.pop("check", None)
     version = str(told.get("run_id") or "").partition("-")[0]
     try:
-        sound = check == content_hash(told) or (check is None and version in ("", "1", "2"))  # older specs have none
-        sound = sound and (version in ("", "1") or run_id_of(told) == told["run_id"])
+        sound = version in ("", "1") or run_id_of(told) == told["run_id"]
     except (KeyError, TypeError, AttributeError, ValueError):
         sound = False
     if not sound:
@@ -322,6 +354,14 @@ def _known_id(folder: RunFolder) -> str | None:
         return read_json(folder.spec).get("run_id")
     except StoreError:
         return None
+
+
+def keep_draw(folder: RunFolder, draw: Draw) -> None:
+    """The ids of a run's shots; written anew if they are missing or damaged."""
+    header = {"schema": STORE_SCHEMA, "train_set": draw.train_set, "shots": draw.shots, "data_seed": draw.data_seed}
+    told = {**header, "hash": draw.hash, "ids": [e.id for e in draw.examples]}
+    if sidecar(folder.draw) != told:
+        write_json(folder.draw, told)
 
 
 def plan_runs(root: Path, names: Sequence[str]) -> None:
@@ -447,9 +487,7 @@ def keep_members(folder: RunFolder, members: Sequence[Members], asked: Sequence[
 
 def check_members(root: Path, members: Sequence[Members]) -> None:
     """Refuse sets that are not those of the folder's earlier runs, without touching anything."""
-    if not (root / "study.json").is_file():
-        return
-    known = read_json(root / "study.json").get("sets", {})
+    known = (sidecar(root / "study.json") or {}).get("sets", {})
     for one in members:
         was = known.get(f"{one.test_set} {one.key}", one.identity)
         if was != one.identity and one.test_set != SHOTS:
@@ -463,6 +501,20 @@ def members_file(root: Path, test_set: str, prompts: str) -> Path:
     return root / "sets" / f"{test_set}-{prompts}.parquet"
 
 
+def mend_members(root: Path, members: Sequence[Members]) -> None:
+    """Write anew what is damaged or missing of the sets that the folder's runs were evaluated on."""
+    known = read_json(root / "study.json").get("sets", {})
+    for one in members:
+        path = members_file(root, one.test_set, one.prompts)
+        if known.get(f"{one.test_set} {one.key}") != one.identity:
+            continue
+        held = _read_members(path)
+        if held is None or (held.ids, held.gold, held.identity) != (one.ids, one.gold, one.identity):
+            with disk_errors(path):
+                path.unlink(missing_ok=True)
+            _write_members(path, one)
+
+
 def _write_members(path: Path, members: Members) -> None:
     if path.is_file():
         return
@@ -472,15 +524,41 @@ def _write_members(path: Path, members: Members) -> None:
     if members.items:
         columns["item"] = np.array(members.items, dtype=np.int32)
     columns |= {f"slice:{name}": pa.array(cells).dictionary_encode() for name, cells in members.columns.items()}
-    _write_parquet(path, columns)
+    _write_parquet(path, columns, {"test_set": members.test_set, "prompts": members.prompts, "key": members.key})
 
 
-def _write_parquet(path: Path, columns: Mapping[str, Any]) -> None:
+def _read_members(path: Path) -> Members | None:
+    """Who belongs to a rendered set, as it was kept; None if that is missing or damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path, page_checksum_verification=True)
+        told = json.loads((table.schema.metadata or {}).get(ABOUT, b"{}"))
+        cells = {name: tuple(table.column(name).to_pylist()) for name in table.column_names}
+        return Members(
+            test_set=told.get("test_set", ""),
+            prompts=told.get("prompts", ""),
+            key=told.get("key", ""),
+            ids=cells["example"],
+            gold=cells["gold"],
+            columns={n.removeprefix("slice:"): c for n, c in cells.items() if n.startswith("slice:")},
+        )
+    except (OSError, ValueError, KeyError, AttributeError, pa.ArrowException):
+        return None
+
+
+ABOUT = b"oodles"  # key of what a Parquet file says of itself
+
+
+def _write_parquet(path: Path, columns: Mapping[str, Any], about: Mapping[str, str] | None = None) -> None:
     """Write aside, sync, rename."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     table = pa.table(dict(columns))
+    if about:
+        table = table.replace_schema_metadata({ABOUT: json.dumps(dict(about))})
     with put(path) as aside:
         pq.write_table(
             table,
@@ -506,11 +584,12 @@ def _encodings(table: Any) -> dict[str, Any]:
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:
     """One line at once, synced; a torn write is taken back, and so is one that a kill has left."""
-    with disk_errors(path), path.open("ab") as handle:
+    with disk_errors(path), path.open("ab", buffering=0) as handle:  # a buffer would be written again when it is closed
         size = _end_line(path)
+        data = written(line).encode()
         try:
-            handle.write(written(line).encode())
-            handle.flush()
+            if handle.write(data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(handle.fileno())
         except OSError:
             os.truncate(path, size)
@@ -538,18 +617,6 @@ def written(line: Mapping[str, Any]) -> str:
     return f"{body}{CRC.decode()}{zlib.crc32(body.encode())}}}\n"
 
 
-def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno not in CANNOT_SYNC or not path.is_dir():
-            raise
-    finally:
-        os.close(handle)
-
-
 def log_line(folder: RunFolder, text: str) -> None:
     with disk_errors(folder.log), folder.log.open("a", encoding="utf-8") as handle:
         handle.write(text + "\n")
@@ -560,12 +627,29 @@ def log_line(folder: RunFolder, text: str) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path}: cannot be read ({error}); the file is damaged or missing") from None
-    if not isinstance(value, dict):
-        raise StoreError(f"{path}: not a JSON object; the file is damaged")
-    return value
+        return unsealed(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error).splitlines()[0]
+        raise StoreError(f"{path}: cannot be read ({reason}); {_advice(path)}") from None
+
+
+def _advice(path: Path) -> str:
+    """What to do about a damaged file."""
+    if path.name in ("study.json", "audit.json"):
+        return "run the study again (oodles run), which writes it anew"
+    if path.name == "spec.json":
+        return _restore(RunFolder(path.parent))
+    return "the file is damaged or missing: restore it, or remove it and run the study again"
+
+
+def sidecar(path: Path) -> dict[str, Any] | None:
+    """A file that can be written anew or done without; None if it is missing or damaged."""
+    try:
+        return unsealed(json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read ({error.strerror}); check the file") from None
 
 
 def run_folders(root: str | Path) -> list[RunFolder]:

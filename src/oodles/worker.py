@@ -11,12 +11,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from oodles.errors import ConfigError, OodlesError, StoreError
+from oodles.disk import disk_trouble, staying
+from oodles.errors import ConfigError, DiskError, OodlesError, StoreError
 from oodles.grid import Grid, Job, schedule_of
 from oodles.locks import release, take
 from oodles.models import free_memory
 from oodles.stopping import Stop, Stopped
-from oodles.store import RunFolder, check_spec, is_damaged, log_line, mend_scores, read_json, write_json
+from oodles.store import (
+    RunFolder,
+    check_spec,
+    is_damaged,
+    keep_draw,
+    log_line,
+    mend_scores,
+    sidecar,
+    write_json,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +39,7 @@ class Outcome:
     failed: tuple[tuple[str, str], ...] = ()  # name and reason
     failed_before: tuple[tuple[str, str], ...] = ()  # not tried again
     held: tuple[tuple[str, str], ...] = ()  # name, and who is at it
+    refused: tuple[tuple[str, str], ...] = ()  # name, and what must be mended or removed first
     stopped: int = 0  # the signal that ended it before its time
 
 
@@ -49,6 +60,7 @@ class _Tally:
     failed: list[tuple[str, str]] = field(default_factory=list)
     failed_before: list[tuple[str, str]] = field(default_factory=list)
     held: list[tuple[str, str]] = field(default_factory=list)
+    refused: list[tuple[str, str]] = field(default_factory=list)
 
     def outcome(self, out: Path, stopped: int = 0) -> Outcome:
         return Outcome(
@@ -58,6 +70,7 @@ class _Tally:
             failed=tuple(self.failed),
             failed_before=tuple(self.failed_before),
             held=tuple(self.held),
+            refused=tuple(self.refused),
             stopped=stopped,
         )
 
@@ -73,35 +86,59 @@ def check_alone() -> None:
 
 
 def run_missing(grid: Grid, root: Path, how: How, listen: Callable[..., None], stop: Stop) -> Outcome:
-    """Go through the runs; each is made by whoever holds its lock."""
-    from oodles.callback import Heard
+    """Go through the runs; each is made by whoever holds its lock.
 
+    A run that failed, or whose folder is damaged beyond what the study can write anew, does not stop the others; a disk
+    that cannot be written to does.
+    """
     tally = _Tally()
     folders = [RunFolder(root / "runs" / job.spec.name) for job in grid.jobs]
     try:
-        for job, folder in zip(grid.jobs, folders, strict=True):
-            stop.obey()
-            if _settled(job, grid, folder, how, tally):
-                continue
-            holder = take(folder.lock)
-            if holder is not None:
-                tally.held.append((folder.name, str(holder)))
-                continue
-            try:
-                if _settled(job, grid, folder, how, tally):  # somebody finished it in the meantime
-                    continue
-                reason = _try(job, grid, folder, listen, folders, stop, how.verify)
-            finally:
-                release(folder.lock)
-            free_memory()  # before the next model is loaded; out here no traceback holds this one
-            if reason is None:
-                tally.done.append(folder.name)
-            else:
-                tally.failed.append((folder.name, reason))
-                listen(Heard(text=f"{folder.name} failed: {reason}; see {folder.log}"))
+        with staying(root):
+            for job, folder in zip(grid.jobs, folders, strict=True):
+                stop.obey()
+                try:
+                    _make(job, grid, folder, how, listen, folders, stop, tally)
+                except DiskError:
+                    raise
+                except StoreError as error:
+                    tally.refused.append((folder.name, str(error)))
     except Stopped as told:
         return tally.outcome(root, told.number)
     return tally.outcome(root)
+
+
+def _make(
+    job: Job,
+    grid: Grid,
+    folder: RunFolder,
+    how: How,
+    listen: Callable[..., None],
+    folders: list[RunFolder],
+    stop: Stop,
+    tally: _Tally,
+) -> None:
+    """Make one run if it is not settled and nobody else is at it."""
+    from oodles.callback import Heard
+
+    if _settled(job, grid, folder, how, tally):
+        return
+    holder = take(folder.lock)
+    if holder is not None:
+        tally.held.append((folder.name, str(holder)))
+        return
+    try:
+        if _settled(job, grid, folder, how, tally):  # somebody finished it in the meantime
+            return
+        reason = _try(job, grid, folder, listen, folders, stop, how.verify)
+    finally:
+        release(folder.lock)
+    free_memory()  # before the next model is loaded; out here no traceback holds this one
+    if reason is None:
+        tally.done.append(folder.name)
+    else:
+        tally.failed.append((folder.name, reason))
+        listen(Heard(text=f"{folder.name} failed: {reason}; see {folder.log}"))
 
 
 def _settled(job: Job, grid: Grid, folder: RunFolder, how: How, tally: _Tally) -> bool:
@@ -111,10 +148,12 @@ def _settled(job: Job, grid: Grid, folder: RunFolder, how: How, tally: _Tally) -
     status = folder.status
     check_spec(folder)
     if status == "done" and not lacking(job, grid.suite, folder) and not (how.verify and is_damaged(folder)):
+        keep_draw(folder, job.draw)
         tally.skipped.append(folder.name)
         return True
-    if status == "failed" and not how.retry:
-        tally.failed_before.append((folder.name, str(read_json(folder.failed).get("reason"))))
+    known = sidecar(folder.failed) if status == "failed" and not how.retry else None
+    if known:  # a damaged one says nothing: the run is tried again
+        tally.failed_before.append((folder.name, str(known.get("reason"))))
         return True
     return False
 
@@ -144,8 +183,11 @@ def _try(
         log_line(folder, str(told))
         raise
     except StoreError:
-        raise  # no other run could be kept either
+        raise  # the disk's or the folder's fault, not the run's
     except Exception as error:
+        trouble = disk_trouble(error, folder.path)
+        if trouble is not None:
+            raise DiskError(f"{folder.path}: {trouble}") from None
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         if not isinstance(error, OodlesError):
             reason = f"{type(error).__name__}: {reason}"

@@ -1,0 +1,163 @@
+"""The disk under a study: what is wrong with it, as one line, and whether the study's folder still is where it was.
+
+A full, read-only or failing disk is no run's fault: it stops the study with a `DiskError`, and the same command goes on
+when the disk is mended.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from oodles.errors import DiskError, OodlesError
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+GONE = (errno.EROFS, errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.ENOTCONN)
+TROUBLE = (*FULL, *GONE, errno.EMFILE, errno.ENFILE)  # the disk's, or the machine's: not a run's
+CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # what some disks say of folders
+CODED = re.compile(r"\b(?:os error|errno) (\d+)", flags=re.IGNORECASE)  # as Rust and Arrow tell an error's number
+TORN = ("PytorchStreamWriter", "unexpected pos", "basic_ios", "iostream")  # as torch tells that it could not write
+PROBE = 1 << 16  # bytes: a disk without them is full
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Disk trouble as one line that names the place; every write goes through here."""
+    _check_place(path)
+    try:
+        yield
+    except OSError as error:
+        _check_place(path)
+        raise _disk_error(path, error.errno, error.strerror or str(error)) from None
+    except OodlesError:
+        raise
+    except Exception as error:
+        reason = disk_trouble(error, path)
+        if reason is None:
+            raise
+        raise DiskError(f"{path}: {reason}") from None
+
+
+def _disk_error(path: Path, number: int | None, reason: str) -> DiskError:
+    if number in FULL:
+        reason = "no space left on the disk (or no inodes)"
+        return DiskError(f"{path}: {reason}; free some and run the same command again, or choose another --out")
+    return DiskError(f"{path}: cannot be written ({reason}); check the disk, then run the same command again")
+
+
+def disk_trouble(error: BaseException, path: Path) -> str | None:
+    """What is wrong with the disk, if that is what an error comes from, however it was wrapped; None if it is not.
+
+    Libraries hide the number of the error, and torch says nothing of it at all: then the disk itself is asked.
+    """
+    for one in _causes(error):
+        number = one.errno if isinstance(one, OSError) else _told_in(str(one))
+        if number in TROUBLE:
+            return str(_disk_error(path, number, os.strerror(number))).partition(": ")[2]
+    number = _ask_disk(path)
+    if number is not None:
+        return str(_disk_error(path, number, os.strerror(number))).partition(": ")[2]
+    if any(word in str(one) for one in _causes(error) for word in TORN):
+        return "cannot be written whole (often: no space left); check the disk, then run the same command again"
+    return None
+
+
+def _told_in(text: str) -> int | None:
+    """The number of a disk's error that a library has put into words."""
+    told = CODED.search(text)
+    if told:
+        return int(told[1])
+    return next((number for number in TROUBLE if os.strerror(number) in text), None)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, and those it was raised from or during."""
+    seen: set[int] = set()
+    todo: list[BaseException | None] = [error]
+    while todo:
+        one = todo.pop(0)
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            todo += [one.__cause__, one.__context__]
+
+
+def _ask_disk(path: Path) -> int | None:
+    """Why nothing can be written beside a path now, as an error number."""
+    place = next((p for p in (path, *path.parents) if p.is_dir()), path.parent)
+    try:
+        with tempfile.TemporaryFile(dir=place) as probe:
+            probe.write(bytes(PROBE))
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        return error.errno if error.errno in TROUBLE else None
+    return None
+
+
+# the folder of a study while its runs are written
+
+_PLACES: dict[Path, int] = {}  # a handle on each, so that its inode is given to no other
+
+
+@contextmanager
+def staying(root: Path) -> Iterator[None]:
+    """Notice if a study's folder is moved away or replaced; a folder of that name is not made again meanwhile."""
+    place = Path(os.path.abspath(root))  # noqa: PTH100
+    if place in _PLACES:
+        yield
+        return
+    with disk_errors(root):
+        _PLACES[place] = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield
+        _check_place(root)
+    finally:
+        os.close(_PLACES.pop(place))
+
+
+def _place_of(path: Path) -> Path | None:
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100
+    return next((place for place in _PLACES if absolute.is_relative_to(place)), None)
+
+
+def _check_place(path: Path) -> None:
+    place = _place_of(path)
+    if place is None:
+        return
+    try:
+        same = os.path.samestat(place.stat(), os.fstat(_PLACES[place]))
+    except OSError:
+        same = False
+    if not same:
+        raise DiskError(
+            f"{place}: was moved, replaced or removed while runs were written to it; nothing was written to what is"
+            " there now: put the folder back, or give its new place as --out, and run the same command again"
+        )
+
+
+def make_folder(path: Path) -> None:
+    """A folder that is still there after a power failure; never the study's own while its runs are written."""
+    if not path.is_dir():
+        if Path(os.path.abspath(path)) in _PLACES:  # noqa: PTH100
+            _check_place(path)
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in CANNOT_SYNC or not path.is_dir():
+            raise
+    finally:
+        os.close(handle)

@@ -1,0 +1,62 @@
+"""Hashes of large files, computed once: kept in the cache under the file's size, times and inode.
+
+Reading a file whole costs one to two seconds per GB, once; after that, a glance at what the file system says of it. A
+file that was written since has another time of change, which no program can set back. What rots on the disk beneath the
+file system changes no time: remove the folder `hashes` of the cache, and everything is read again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+SETTLED = 2.0  # seconds: a file changed later than that may change again within the same tick of its clock
+
+
+def file_hash(path: Path) -> str:
+    """The SHA-256 of a file."""
+    about = _about(path)
+    kept = _kept_at(path)
+    known = _read(kept)
+    if known.get("about") == about and isinstance(known.get("sha256"), str):
+        return str(known["sha256"])
+    with path.open("rb") as handle:
+        found = hashlib.file_digest(handle, "sha256").hexdigest()
+    if _about(path) == about and time.time() - path.stat().st_ctime > SETTLED:
+        _keep(kept, {"file": str(path), "about": about, "sha256": found})
+    return found
+
+
+def _about(path: Path) -> list[int]:
+    """What changes when a file is written."""
+    found = path.stat()
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+
+
+def _kept_at(path: Path) -> Path:
+    from oodles.fetch import cache_dir
+
+    name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]
+    return cache_dir() / "hashes" / f"{name}.json"
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _keep(path: Path, value: dict[str, object]) -> None:
+    """Where the cache cannot be written, the file is read again the next time."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False, encoding="utf-8") as aside:
+            json.dump(value, aside)
+        Path(aside.name).replace(path)
