@@ -24,6 +24,7 @@ from oodles.store import (
     log_line,
     read_scores,
     read_spec,
+    sidecar,
 )
 from oodles.train import checkpoints, fine_tune, last_checkpoint
 
