@@ -19,6 +19,7 @@ import pytest
 
 from conftest import oodles
 from oodles import scorer, scoring
+from oodles.describe import describe_runs
 from oodles.errors import ModelError
 from oodles.models import load_model, load_tokenizer, resolve_model
 from oodles.reading import read_records, read_runs
@@ -298,6 +299,21 @@ def test_without_a_single_checkpoint_that_can_be_scored_a_run_is_not_done(traine
     assert folder.status == "done"
     assert json.loads(folder.done.read_text())["last_step"] == 2
     assert not folder.failed.exists()
+
+
+def test_ties_are_told(trained: Path, tmp_path: Path, tiny_model: Path) -> None:
+    """A head of zeros cannot decide anything."""
+    import transformers
+
+    flat = transformers.AutoModelForCausalLM.from_pretrained(tiny_model)
+    flat.get_output_embeddings().weight.data.fill_(0.0)
+    folder = as_checkpoint(tiny_model, tmp_path, 1, flat)
+    arguments = ["score", "--suite", trained / "suite.toml", "--test-set", "away", "--out", tmp_path / "out"]
+    for model in (folder, TINY):
+        assert oodles(*arguments, "--model", model, "--run", model.name if model == folder else "sound").returncode == 0
+    told = {run["name"]: run["caveats"] for run in describe_runs(tmp_path / "out")}
+    tied = "away: 24 of 24 decisions at step 0 are ties, which go to the first answer"
+    assert told == {"checkpoint-1": [tied], "sound": []}
 
 
 def test_the_in_domain_set_is_scored_whatever_else_is_chosen(trained: Path, tmp_path: Path) -> None:
