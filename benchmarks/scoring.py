@@ -390,6 +390,7 @@ def measure(options: Options, say: Callable[[str], None] = print) -> dict[str, A
         "agreement": {c.name: agreement(scores["oodles"], scores[c.name]) for c in contenders[1:]},
         "seconds": {name: [figure(s) for s in each] for name, each in seconds.items()},
         "seconds_preparation": figure(prepared),
+        "preparation_share": figure(prepared / statistics.median(seconds["oodles"])),
         "seconds_lm_eval_tokenising": figure(sum(lm_eval.tokenising[1:])),
         "gigaflops": [figure(2e-9 * rate) for rate in rates],
         "tokens": {

@@ -19,6 +19,7 @@ import pytest
 
 from conftest import oodles
 from oodles import scorer, scoring
+from oodles.describe import describe_runs
 from oodles.errors import ModelError
 from oodles.models import load_model, load_tokenizer, resolve_model
 from oodles.reading import read_records, read_runs
@@ -280,24 +281,39 @@ def test_a_checkpoint_of_another_kind_is_not_scored_with_the_first_ones_shortcut
     assert np.abs(found).max() < 0.02  # squashed, as the model does it
 
 
-def test_without_a_single_checkpoint_that_can_be_scored_a_run_is_not_done(
-    trained: Path, tmp_path: Path, tiny_model: Path
-) -> None:
+def test_without_a_single_checkpoint_that_can_be_scored_a_run_is_not_done(trained: Path, tmp_path: Path) -> None:
+    source, training = RunFolder(trained / "four" / "runs" / f"{TINY}_home_0_8"), tmp_path / "training"
     for step in (1, 2):
-        torn = as_checkpoint(tiny_model, tmp_path / "training", step) / "model.safetensors"
-        torn.write_bytes(torn.read_bytes()[:1000])
-    arguments = ["score", "--model", TINY, "--checkpoints", tmp_path / "training", "--suite", trained / "suite.toml"]
+        shutil.copytree(source.adapter(step), training / f"checkpoint-{step}")
+        torn = training / f"checkpoint-{step}" / "adapter_model.safetensors"
+        torn.write_bytes(torn.read_bytes()[:100])
+    arguments = ["score", "--model", TINY, "--checkpoints", training, "--suite", trained / "suite.toml"]
     arguments += ["--run", "r", "--out", tmp_path / "out"]
     assert oodles(*arguments).returncode == 1
     folder = RunFolder(tmp_path / "out" / "runs" / "r")
     assert not folder.done.exists()
     assert folder.status == "failed"
-    assert "checkpoint-2" in json.loads(folder.failed.read_text())["reason"]
-    shutil.copyfile(tiny_model / torn.name, torn)
+    assert "checkpoint-2: the adapter is damaged" in json.loads(folder.failed.read_text())["reason"]
+    shutil.copyfile(source.adapter(2) / torn.name, torn)
     assert oodles(*arguments).returncode == 1  # one of two, now
     assert folder.status == "done"
     assert json.loads(folder.done.read_text())["last_step"] == 2
     assert not folder.failed.exists()
+
+
+def test_ties_are_told(trained: Path, tmp_path: Path, tiny_model: Path) -> None:
+    """A head of zeros cannot decide anything."""
+    import transformers
+
+    flat = transformers.AutoModelForCausalLM.from_pretrained(tiny_model)
+    flat.get_output_embeddings().weight.data.fill_(0.0)
+    folder = as_checkpoint(tiny_model, tmp_path, 1, flat)
+    arguments = ["score", "--suite", trained / "suite.toml", "--test-set", "away", "--out", tmp_path / "out"]
+    for model in (folder, TINY):
+        assert oodles(*arguments, "--model", model, "--run", model.name if model == folder else "sound").returncode == 0
+    told = {run["name"]: run["caveats"] for run in describe_runs(tmp_path / "out")}
+    tied = "away: 24 of 24 decisions at step 0 are ties, which go to the first answer"
+    assert told == {"checkpoint-1": [tied], "sound": []}
 
 
 def test_the_in_domain_set_is_scored_whatever_else_is_chosen(trained: Path, tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def _ratio(products: _Products, items: Array, level: float) -> tuple[Array, Arra
     `T(rho) = C - rho S`, with `S` the root of the two variances, has mean 0 at the true correlation. All rho at which
     T is within t standard errors of 0 make the interval: the solutions of a quadratic inequality, or all of [-1, 1]
     where S cannot be told from 0. S is freed of its bias to second order, without which the ratio is too large where
-    the variances are uncertain. Degrees of freedom by Satterthwaite, from units and items.
+    the variances are uncertain. Student's t has one degree of freedom less than there are units, or items if fewer.
     """
     V = np.where(products.variances > 0, products.variances, np.nan)
     C, root = products.full, np.outer(np.sqrt(V), np.sqrt(V))
@@ -212,10 +212,11 @@ def _ratio(products: _Products, items: Array, level: float) -> tuple[Array, Arra
         bias = (own[:, None] + own[None, :]) / 8 - products.by_unit[2] / np.outer(V, V) / 4
         S = root * (1 + np.where(np.isfinite(bias), bias, 0.0))
         r = np.asarray(C / S, dtype=float)
-        spread = _spread_of_t(products, items, V, np.clip(r, -1.0, 1.0))
-        reach = stats.t.ppf(0.5 + level / 2, spread.freedom) ** 2
-        low, high = _fieller(S**2 - reach * spread.SS, C * S - reach * spread.CS, C**2 - reach * spread.CC)
-        impossible = (low > 1) | (high < -1) | ~(spread.CC > 1e-24 * C**2)  # beyond any correlation, or no spread
+        CC, CS, SS = _spread_of_t(products, V, np.clip(r, -1.0, 1.0))
+        fewest = np.minimum(np.minimum(items[:, None], items[None, :]), products.n_units)
+        reach = stats.t.ppf(0.5 + level / 2, np.maximum(fewest - 1, 1)) ** 2
+        low, high = _fieller(S**2 - reach * SS, C * S - reach * CS, C**2 - reach * CC)
+        impossible = (low > 1) | (high < -1) | ~(CC > 1e-24 * C**2)  # beyond any correlation, or no spread
     low, high = (np.where(impossible, np.nan, np.clip(limit, -1.0, 1.0)) for limit in (low, high))
     return np.clip(r, -1.0, 1.0), np.asarray(low), np.asarray(high)
 
@@ -227,42 +228,22 @@ def _fieller(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
     return np.where(whole, -1.0, (b - inside) / a), np.where(whole, 1.0, (b + inside) / a)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
-class _SpreadOfT:
-    """Var C, cov(C, S) and var S, of which the variance of C - rho S is made, and its degrees of freedom."""
-
-    CC: Array
-    CS: Array
-    SS: Array
-    freedom: Array  # Satterthwaite's, at the estimate
-
-
-def _spread_of_t(products: _Products, items: Array, V: Array, r: Array) -> _SpreadOfT:
+def _spread_of_t(products: _Products, V: Array, r: Array) -> tuple[Array, Array, Array]:
+    """Var C, cov(C, S) and var S, of which the variance of C - rho S is made."""
     root = np.outer(np.sqrt(V), np.sqrt(V))
     CC, CV, VV = products.by_unit
     relative = VV / np.outer(V, V)
     own = relative.diagonal()
     CS = root / 2 * (CV / V[:, None] + CV.T / V[None, :])
     SS = root**2 / 4 * (own[:, None] + own[None, :] + 2 * relative)
-    by_unit = np.maximum(CC - 2 * r * CS + r**2 * SS, 0.0)
     # The items of the first set of a pair move C and that set's V. Their share is a difference of two estimates: where
     # it comes out below 0 there is nothing to add.
     item_CC = np.einsum("ijj->ij", products.by_item)
     item_CS = root / 2 * np.einsum("iji->ij", products.by_item) / V[:, None]
     item_SS = root**2 / 4 * (np.einsum("iii->i", products.by_item) / V**2)[:, None]
-    by_item = item_CC - 2 * r * item_CS + r**2 * item_SS
-    some = by_item > 0
-    by_item, item_CC, item_CS, item_SS = (np.where(some, part, 0.0) for part in (by_item, item_CC, item_CS, item_SS))
-    of_item = by_item**2 / np.maximum(items - 1, 1)[:, None]
-    fewest = max(products.n_units - 1, 1)
-    parts = by_unit**2 / fewest + of_item + of_item.T
-    total = by_unit + by_item + by_item.T
-    return _SpreadOfT(
-        CC=CC + item_CC + item_CC.T,
-        CS=CS + item_CS + item_CS.T,
-        SS=SS + item_SS + item_SS.T,
-        freedom=np.asarray(np.where(parts > 0, total**2 / np.where(parts > 0, parts, 1.0), fewest), dtype=float),
-    )
+    some = item_CC - 2 * r * item_CS + r**2 * item_SS > 0
+    item_CC, item_CS, item_SS = (np.where(some, part, 0.0) for part in (item_CC, item_CS, item_SS))
+    return CC + item_CC + item_CC.T, CS + item_CS + item_CS.T, SS + item_SS + item_SS.T
 
 
 def is_unsure(items: int, uncertainty: float) -> bool:
