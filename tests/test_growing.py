@@ -27,7 +27,7 @@ from oodles.launch import run
 from oodles.packed import pack
 from oodles.pool import Share, shares
 from oodles.reading import read_records, read_runs
-from oodles.store import RunFolder, read_json, read_scores, run_folders, write_json
+from oodles.store import RunFolder, read_json, read_scores, read_spec, run_folders, write_json
 from test_locks import HOLD
 from test_resume import same
 
@@ -85,8 +85,8 @@ def test_a_folder_of_an_older_version_is_read_but_not_grown(toy_study: Path, tmp
     out = tmp_path / "out"
     run(load_study(toy_study, ["grid.seeds=[0]"]), out)
     folder = run_folders(out)[0]
-    told = read_json(folder.spec)
-    write_json(folder.spec, {**told, "run_id": told["run_id"].replace("3-", "2-", 1)})
+    told = read_spec(folder)
+    write_json(folder.spec, {**told, "run_id": told["run_id"].replace("3-", "2-", 1)})  # which had no hash of it all
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     for command in (["run", toy_study], ["run", toy_study, "--dry-run"], ["run", toy_study, "--only", "*_1_8"]):
         refused = oodles(*command, "--out", out)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import asdict
+from typing import Any
 
 from oodles.callback import Listener, OODCallback, characters, render_sets, rendered_hashes
 from oodles.environment import environment
@@ -20,9 +22,9 @@ from oodles.store import (
     check_adapter,
     keep_members,
     log_line,
+    read_json,
     read_scores,
     read_spec,
-    sidecar,
 )
 from oodles.train import checkpoints, fine_tune, last_checkpoint
 
@@ -142,13 +144,14 @@ def same_before_training(spec: RunSpec, earlier: list[RunFolder]) -> RunFolder |
 
     A fresh LoRA adapter adds exactly zero, so their scores at step 0 are equal to the bit and are computed once.
     """
-    here = environment()
-    for folder in earlier:
-        held = sidecar(folder.spec)
-        if not folder.done.is_file() or held is None or sidecar(folder.env) != here:
-            continue
-        model = {"label": spec.model.label, "source": spec.model.source, "revision": spec.model.revision}
-        same_batches = held["evaluation"]["batch_tokens"] == spec.evaluation.batch_tokens
-        if held["model"] == model and held["recipe"]["precision"] == spec.recipe.precision and same_batches:
-            return folder
-    return None
+    wanted = (asdict(spec.model), spec.recipe.precision, spec.evaluation.batch_tokens, environment())
+    return next((folder for folder in earlier if folder.done.is_file() and _before_training(folder) == wanted), None)
+
+
+def _before_training(folder: RunFolder) -> tuple[Any, ...] | None:
+    """What decides a run's scores at step 0; None if that cannot be read."""
+    try:
+        told, env = read_spec(folder), read_json(folder.env)
+    except StoreError:
+        return None
+    return told["model"], told["recipe"]["precision"], told["evaluation"]["batch_tokens"], env
