@@ -37,7 +37,7 @@ def test_a_study_gives_complete_run_folders(toy_study: Path, tmp_path: Path) -> 
         assert read_json(folder.env)["packages"]["torch"]
         assert "step 4/4" in folder.log.read_text()
         spec = read_json(folder.spec)
-        assert spec["run_id"].startswith("2-")
+        assert spec["run_id"].startswith("3-")
         assert spec["shots"] == 8
     table = read_runs(tmp_path / "out")
     assert set(table[table.role == "in_domain"].test_set) == {"home"}
@@ -210,7 +210,7 @@ def test_a_full_disk_stops_the_study_with_one_line(toy_study: Path, tmp_path: Pa
     if "unshare" in done.stderr or "mount:" in done.stderr:
         missing(f"no mount namespace here: {done.stderr.strip()[:100]}")
     assert done.returncode == 2, done.stderr
-    assert "StoreError" in done.stderr
+    assert "DiskError" in done.stderr
     assert "no space left on the disk" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
     assert done.stdout.strip() == ""

@@ -44,6 +44,7 @@ from oodles.slices import Members, is_slice
 STORE_SCHEMA = 1
 CRC = b', "crc": '  # stands last in a line
 CHECKSUM = "checksum"  # of a JSON file
+UNLIKE = "not as it was written"
 MANIFEST = "manifest.json"  # of a checkpoint or an adapter: the hash of every other file in its folder
 Status = Literal["done", "failed", "started", "missing"]
 
@@ -140,13 +141,13 @@ def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
     return {**plain, CHECKSUM: content_hash(plain)}
 
 
-def unsealed(value: Any) -> dict[str, Any]:
-    """The object without its checksum, if it has one and fits it; a ValueError if it does not."""
+def unsealed(value: Any, *, strictly: bool = False) -> dict[str, Any]:
+    """The object without its checksum, if that fits it; a ValueError if not. Files of older versions have none."""
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     told = value.pop(CHECKSUM, None)
-    if told is not None and told != content_hash(value):
-        raise ValueError("not as it was written")
+    if told != content_hash(value) and (strictly or told is not None):
+        raise ValueError(UNLIKE)
     return value
 
 
@@ -326,12 +327,14 @@ def read_spec(folder: RunFolder) -> dict[str, Any]:
     """What decided a run, if it is as it was written and its id is the one that follows from it."""
     told = read_json(folder.spec)
     version = str(told.get("run_id") or "").partition("-")[0]
+    if version not in ("", "1", "2"):
+        told = read_json(folder.spec, strictly=True)
     try:
         sound = version in ("", "1") or run_id_of(told) == told["run_id"]
     except (KeyError, TypeError, AttributeError, ValueError):
         sound = False
     if not sound:
-        raise StoreError(f"{folder.spec}: not as it was written; {_restore(folder)}")
+        raise StoreError(f"{folder.spec}: {UNLIKE}; {_restore(folder)}")
     return told
 
 
@@ -625,12 +628,13 @@ def log_line(folder: RunFolder, text: str) -> None:
 # reading
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path, *, strictly: bool = False) -> dict[str, Any]:
     try:
-        return unsealed(json.loads(path.read_text(encoding="utf-8")))
+        return unsealed(json.loads(path.read_text(encoding="utf-8")), strictly=strictly)
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error).splitlines()[0]
-        raise StoreError(f"{path}: cannot be read ({reason}); {_advice(path)}") from None
+        what = reason if reason == UNLIKE else f"cannot be read ({reason})"
+        raise StoreError(f"{path}: {what}; {_advice(path)}") from None
 
 
 def _advice(path: Path) -> str:

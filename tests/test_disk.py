@@ -1,0 +1,145 @@
+"""What is the disk's fault, whatever a library makes of it; and whether a study's folder is still where it was."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from conftest import missing, oodles
+from oodles import disk
+from oodles.disk import disk_errors, disk_trouble, make_folder, staying
+from oodles.errors import DiskError, ModelError
+from oodles.store import RunFolder, write_json
+
+
+def raised(error: Exception, cause: Exception | None = None) -> Exception:
+    """An error as somebody catches it who has not seen its cause."""
+    try:
+        try:
+            raise cause or error
+        except Exception:
+            if cause is None:
+                raise
+            raise error from None
+    except Exception as caught:
+        return caught
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE])
+def test_a_disk_error_is_found_however_deep(tmp_path: Path, number: int) -> None:
+    cause = OSError(number, os.strerror(number))
+    assert disk_trouble(raised(cause), tmp_path) is not None
+    assert disk_trouble(raised(ModelError("model 'm' cannot be loaded"), cause), tmp_path) is not None
+    assert disk_trouble(RuntimeError(f"Error while serializing: I/O error (os error {number})"), tmp_path) is not None
+    assert disk_trouble(RuntimeError(f"open file failed with strerror: {os.strerror(number)}"), tmp_path) is not None
+
+
+def test_a_run_s_own_fault_is_none_of_the_disk(tmp_path: Path) -> None:
+    for error in (RuntimeError("shapes do not match"), FileNotFoundError(2, "No such file"), KeyError("x")):
+        assert disk_trouble(raised(error), tmp_path) is None
+    with pytest.raises(KeyError), disk_errors(tmp_path / "file"):
+        raise KeyError("x")
+
+
+def save_torch(path: Path) -> None:
+    torch.save({"weights": torch.zeros(10_000)}, path)
+
+
+def save_safetensors(path: Path) -> None:
+    save_file({"weights": torch.zeros(10_000)}, path)
+
+
+def save_parquet(path: Path) -> None:
+    pq.write_table(pa.table({"score": torch.rand(10_000).numpy()}), path)
+
+
+@pytest.mark.parametrize("save", [save_torch, save_safetensors, save_parquet])
+def test_what_the_libraries_make_of_a_full_disk(save: object, tmp_path: Path) -> None:
+    """For real: a tmpfs of eight pages. What was half written is removed before anybody asks why it failed."""
+    code = f"""
+import sys; sys.path[:0] = {sys.path!r}
+from pathlib import Path
+from test_disk import {save.__name__}
+from oodles.disk import disk_errors
+path = Path({str(tmp_path / "disk" / "file")!r})
+with disk_errors(path):
+    try:
+        {save.__name__}(path)
+    finally:
+        path.unlink(missing_ok=True)
+"""
+    (tmp_path / "disk").mkdir()
+    inner = f'mount -t tmpfs -o size=32k none "{tmp_path / "disk"}" && exec "$@"'
+    command = ["unshare", "--mount", "--map-root-user", "sh", "-c", inner, "sh", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        missing(f"no mount namespace here: {done.stderr.strip()[:100]}")
+    assert done.stderr.splitlines()[-1].startswith("oodles.errors.DiskError"), done.stderr
+
+
+def test_a_folder_that_is_moved_is_not_made_again(tmp_path: Path) -> None:
+    root = tmp_path / "study"
+    root.mkdir()
+    with pytest.raises(DiskError, match="was moved, replaced or removed"), staying(root):  # noqa: PT012
+        write_json(root / "runs" / "a" / "spec.json", {"a": 1})
+        root.rename(tmp_path / "moved")
+        for attempt in (lambda: write_json(root / "runs" / "b" / "spec.json", {}), lambda: make_folder(root / "runs")):
+            with pytest.raises(DiskError, match="was moved, replaced or removed"):
+                attempt()
+        assert not root.exists()
+        root.mkdir()  # another of the same name
+        with pytest.raises(DiskError, match="was moved, replaced or removed"):
+            write_json(root / "study.json", {})
+    assert not list(root.iterdir())
+    write_json(root / "study.json", {})  # over: nobody cares any more
+    assert not disk._PLACES
+
+
+LOGS = {
+    "on a full disk": "2> /dev/full",
+    "whose reader has gone": "2>&1 | head -1 > /dev/null; exit ${PIPESTATUS[0]}",
+    "that is closed": "1>&- 2>&-",
+    "on a full disk, all of it": "> /dev/full 2>&1",
+}
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_a_log_fails_no_run(log: str, toy_study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = f"{sys.executable} -c 'from oodles.cli import main; main()' run {toy_study} --out {out} {LOGS[log]}"
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    for folder in map(RunFolder, (out / "runs").iterdir()):
+        assert folder.status == "done"
+        assert folder.scores.read_bytes().count(b"\n") == 12
+
+
+def test_results_that_cannot_be_written_are_an_error(toy_study: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-c", "from oodles.cli import main; main()", "suites", "--json"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "StoreError: the output could not be written (No space left on device)\n"
+
+
+def test_a_damaged_lock_stops_one_run_only(toy_study: Path, tmp_path: Path) -> None:
+    lock = RunFolder(tmp_path / "out" / "runs" / "tiny-llama-untrained_home_0_8").lock
+    lock.parent.mkdir(parents=True)
+    lock.write_text("{")
+    done = oodles("run", toy_study, "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert f"{lock}: cannot be read as a lock" in done.stderr
+    assert "remove it" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout.startswith("1 run, 0 finished before, 0 failed")
