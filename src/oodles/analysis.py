@@ -10,10 +10,9 @@ Try it::
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,14 @@ from oodles.correlate import PartialCorrelations, partial_correlations
 from oodles.errors import DataError, StoreError
 from oodles.longtable import as_names, check_table
 from oodles.outcomes import Examples
+from oodles.outputs import check_target, write_aside
 from oodles.resample import DESCRIPTIVE
 from oodles.verdict import Verdict, verdicts
 
 SCHEMA = 1
 TABLES = ("correlations", "fits", "residuals", "changes", "table")
 SEPARATOR = "; "
+SUMMARY, UNFINISHED = "results.json", ".results.part"  # written last; there until then
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -86,7 +87,8 @@ def write_results(analysis: Analysis, out: Path) -> list[Path]:
     analysis : Analysis
         What to write.
     out : Path
-        A folder, made where absent. Each file is written aside and renamed, so a reader sees whole files only.
+        A folder, made where absent. Each file is written aside and renamed, so a reader sees whole files only. Earlier
+        results are replaced; other files are not.
 
     Returns
     -------
@@ -94,17 +96,24 @@ def write_results(analysis: Analysis, out: Path) -> list[Path]:
         The files.
     """
     out = Path(out)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"{out}: cannot be made a folder: {error.strerror or error}") from error
-    written = []
+    check_results(out)
+    written = [write_aside(out / UNFINISHED, lambda path: path.touch())]
     for name, frame in _frames(analysis).items():
-        written.append(_put(out / f"{name}.csv", lambda path, f=frame: _as_csv(f).to_csv(path, index=False)))
-        written.append(_put(out / f"{name}.parquet", lambda path, f=frame: f.to_parquet(path, index=False)))
+        written.append(write_aside(out / f"{name}.csv", partial(_as_csv(frame).to_csv, index=False)))
+        written.append(write_aside(out / f"{name}.parquet", partial(frame.to_parquet, index=False)))
     text = json.dumps(_summary(analysis), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    written.append(_put(out / "results.json", lambda path: path.write_text(text, encoding="utf-8")))
-    return written
+    written.append(write_aside(out / SUMMARY, lambda path: path.write_text(text, encoding="utf-8")))
+    (out / UNFINISHED).unlink(missing_ok=True)
+    return written[1:]
+
+
+def check_results(out: Path, inputs: Iterable[Path] = ()) -> None:
+    """Refuse a folder in which results would take the place of other files."""
+    if out.exists() and not out.is_dir():
+        raise StoreError(f"{out}: is there and is no folder; choose another --out")
+    held = (out / UNFINISHED).is_file() or all((out / name).is_file() for name in (SUMMARY, "correlations.parquet"))
+    for name in (SUMMARY, *(f"{table}.{kind}" for table in TABLES for kind in ("csv", "parquet"))):
+        check_target(out / name, lambda _: held, inputs)
 
 
 def read_results(path: Path) -> Analysis:
@@ -187,21 +196,6 @@ def _read_summary(folder: Path) -> Any:
     if schema != SCHEMA:
         raise DataError(f"{file}: schema {schema}, this version reads {SCHEMA}; write the results again")
     return summary
-
-
-def _put(path: Path, write: Any) -> Path:
-    """Write aside, then rename."""
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
-    try:
-        write(Path(aside))
-        Path(aside).chmod(0o644)
-        Path(aside).replace(path)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        Path(aside).unlink(missing_ok=True)
-    return path
 
 
 def render_terminal(analysis: Analysis, console: Console) -> None:

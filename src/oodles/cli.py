@@ -771,8 +771,10 @@ def analyse(
     A long table has one row per run x step x test set: columns run, step, test_set, value; and model, train_set, shots,
     seed, role (in_domain or ood), metric, n where they are known.
     """
-    from oodles.analysis import render_terminal, write_results
+    from oodles.analysis import check_results, render_terminal, write_results
 
+    if out is not None:
+        check_results(out, [path])  # before the work
     chosen = {"method": method, "within": within, "interval": interval, "correlation": correlation, "metric": metric}
     analysis, _, _ = _analyse_path(path, test_set, **chosen, by=by, unit=unit, in_domain=in_domain)
     if out is not None:
@@ -845,11 +847,12 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write one self-contained HTML report: verdict, trajectories, correlations, how to read it, what was run."""
-    from oodles.report import write_report
+    from oodles.report import check_report, write_report
 
+    target = out or ((path if path.is_dir() else Path()) / "report.html")
+    check_report(target)  # before the work
     chosen = {"method": method, "within": within, "interval": interval, "correlation": correlation, "metric": metric}
     analysis, table, runs = _analyse_path(path, test_set, **chosen, by=by, unit=unit, in_domain=in_domain)
-    target = out or ((path if path.is_dir() else Path()) / "report.html")
     written = write_report(table, analysis, target, runs=runs)
     if as_json:
         _print_json({"report": str(written)})

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oodles.errors import MissingExtraError, ModelError, OodlesError, nearest
+from oodles.errors import MissingExtraError, ModelError, OodlesError, nearest, shown
 from oodles.fetch import EMBEDDED, MADE_HERE, fetch, is_fetched, model_folder
+from oodles.names import as_name, check_name
 from oodles.presets import BYTES, PRESETS, preset_of
 from oodles.records import Lora, ModelSpec, Precision
 
@@ -30,6 +31,8 @@ DTYPES: dict[str, Precision] = {"float32": "fp32", "bfloat16": "bf16", "float16"
 def resolve_model(name: str, folder: str | Path = "", source: ModelSpec | None = None) -> ModelSpec:
     """What a study calls a model -> which weights exactly. Loads nothing."""
     wanted = source.source if source else name
+    if source:
+        check_name(name, "the label of a model")
     revision = source.revision if source else None
     if wanted in EMBEDDED:
         return ModelSpec(label=name, source=wanted, revision=EMBEDDED[wanted].revision)
@@ -37,7 +40,7 @@ def resolve_model(name: str, folder: str | Path = "", source: ModelSpec | None =
         return ModelSpec(label=name, source=PRESETS[wanted].hub, revision=revision or PRESETS[wanted].revision)
     for path in (Path(wanted), Path(folder) / wanted):
         if path.is_dir():
-            label = name if source else path.resolve().name
+            label = name if source else as_name(path.resolve().name)
             return ModelSpec(label=label, source=str(path.resolve()), revision=folder_fingerprint(path))
     if wanted.startswith((".", "/", "~")) or "/" not in wanted:
         known = nearest(wanted, [*EMBEDDED, *PRESETS])
@@ -45,6 +48,7 @@ def resolve_model(name: str, folder: str | Path = "", source: ModelSpec | None =
     hub_id, _, at = wanted.partition("@")
     preset = preset_of(hub_id)
     label = name if source else preset.label if preset else _own_label(hub_id)
+    check_name(label, f"model '{shown(wanted)}': its label")
     return ModelSpec(label=label, source=hub_id, revision=revision or at or (preset.revision if preset else None))
 
 
@@ -281,8 +285,10 @@ def _commit(spec: ModelSpec) -> str:
 def _as_model_error(spec: ModelSpec) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError, json.JSONDecodeError, KeyError) as error:
-        reason = _plainly(" ".join(str(error).split()))
+    except OodlesError:
+        raise
+    except Exception as error:  # of a file that is damaged or of another kind the libraries say so in many ways
+        reason = _plainly(" ".join(str(error).split()) or type(error).__name__)
         offline = "; the hub is switched off (HF_HUB_OFFLINE)" if _switched_off() else ""
         raise ModelError(f"model '{spec.source}' cannot be loaded: {reason}{offline}") from None
 

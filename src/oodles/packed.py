@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oodles.errors import StoreError
+from oodles.outputs import begins_with, check_target
 from oodles.store import disk_errors, run_folders, sync
 
 SUFFIX = ".oodles.zip"
@@ -39,6 +40,7 @@ def pack(root: Path, out: Path | None = None) -> Packed:
     files = [path for pattern in OF_A_STUDY for path in root.glob(pattern)]
     files += [path for run in runs for pattern in OF_A_RUN for path in run.path.glob(pattern)]
     files = sorted(path for path in files if not path.name.startswith("."))
+    check_target(out, lambda held: begins_with(held, b"PK") and _is_study(held))
     aside = out.with_name(f".{out.name}.{os.getpid()}.part")
     with disk_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -54,6 +56,15 @@ def pack(root: Path, out: Path | None = None) -> Packed:
         finally:
             aside.unlink(missing_ok=True)
     return Packed(path=out, runs=len(runs), files=len(files), bytes=out.stat().st_size)
+
+
+def _is_study(path: Path) -> bool:
+    """Whether a file is a packed study."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "study.json" in archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError):
+        return False
 
 
 def is_packed(path: Path) -> bool:

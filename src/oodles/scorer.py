@@ -10,6 +10,7 @@ What is written is an ordinary run folder: `analyse` and `report` read it. What 
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,12 +25,14 @@ from oodles.errors import ConfigError, ModelError, StoreError, nearest
 from oodles.grid import check_slices
 from oodles.locks import held_briefly, holding
 from oodles.models import load_model, load_tokenizer, precision_of, resolve_model
+from oodles.names import as_name, check_name
 from oodles.progress import Progress
 from oodles.records import Evaluation, ModelSpec, Pattern, Precision, PromptSet, Suite, describe_text, role_of
 from oodles.scoring import predict, prepare
 from oodles.store import (
     STORE_SCHEMA,
     RunFolder,
+    check_folder,
     check_members,
     claim_folder,
     commit,
@@ -122,6 +125,8 @@ def score_model(
 ) -> Scored:
     """Score a suite with a model at one or several steps, into the run folder `<out>/runs/<run>`."""
     evaluation = evaluation or Evaluation()
+    if run:
+        check_name(run, "oodles score: --run")
     if not model and not checkpoints[0].is_adapter:
         raise ConfigError("oodles score: which model? give --model, or checkpoints whose adapters name their base")
     spec = resolve_model(model or base_of(checkpoints[0]))
@@ -135,9 +140,10 @@ def score_model(
     used = pattern_of(suite, pattern)
     rendered = render_sets(suite, used, in_domain, evaluation)
     check_members(out, [r.members for r in rendered])
-    name = run or "_".join(filter(None, [spec.label, in_domain, _label(checkpoints)]))
+    name = run or as_name("_".join(filter(None, [spec.label, in_domain, _label(checkpoints)])))
     folder = RunFolder(out / "runs" / name)
-    with holding(folder.lock):
+    check_folder(out, SCORES, suite.name)  # before anything is written, a lock included
+    with holding(folder.lock), _left_as_it_was(folder):
         with held_briefly(out / ".study.lock"):
             claim_folder(out, SCORES, suite.name)
         for lost in mend_scores(folder):
@@ -151,6 +157,30 @@ def score_model(
             )
         write_json(folder.done, {"schema": STORE_SCHEMA, "last_step": checkpoints[-1].step})
     return found
+
+
+@contextmanager
+def _left_as_it_was(folder: RunFolder) -> Iterator[None]:
+    """A call that ends before anything is committed leaves no run, and no folder that belongs to its suite."""
+    fresh = not folder.path.exists()
+    try:
+        yield
+    except BaseException:
+        if fresh and not read_scores(folder):
+            with held_briefly(folder.root / ".study.lock"):
+                shutil.rmtree(folder.path, ignore_errors=True)
+                _unclaim(folder)
+        raise
+
+
+def _unclaim(folder: RunFolder) -> None:
+    """Make the study's folder anybody's again, if nobody else has begun a run in it."""
+    root = folder.root
+    if any((root / "runs").glob("*")) or any(p != folder.lock for p in (root / "locks").glob("*.json")):
+        return
+    for path in (root / "runs", root / "sets"):
+        shutil.rmtree(path, ignore_errors=True)
+    (root / "study.json").unlink(missing_ok=True)
 
 
 def add_test_sets(
@@ -211,8 +241,7 @@ def _label(checkpoints: Sequence[Checkpoint]) -> str:
     path = checkpoints[0].path
     if path is None:
         return ""
-    chosen = path.resolve().parent.name if len(checkpoints) > 1 else path.resolve().name
-    return "".join(c if c.isalnum() or c in "-_.," else "-" for c in chosen)
+    return as_name(path.resolve().parent.name if len(checkpoints) > 1 else path.resolve().name)
 
 
 def _begin(
@@ -241,7 +270,7 @@ def _begin(
         "data_seed": None,
         "evaluation": asdict(evaluation),
     }
-    if folder.spec.is_file():
+    if folder.spec.is_file() and read_scores(folder):
         held = read_json(folder.spec)
         for key in ("model", "precision", "pattern", "train_set"):
             if held.get(key, spec[key]) != spec[key]:
