@@ -26,16 +26,41 @@ from rich.text import Text
 from oodles import __version__
 from oodles.changes import changes
 from oodles.correlate import PartialCorrelations, partial_correlations
-from oodles.errors import DataError, StoreError
+from oodles.errors import DataError, StoreError, first_line, shown
+from oodles.files import read_frame
 from oodles.longtable import as_names, check_table
 from oodles.outcomes import Examples
 from oodles.outputs import check_target, write_aside
 from oodles.resample import DESCRIPTIVE
+from oodles.shapes import load_json, misfit
 from oodles.verdict import Verdict, verdicts
 
 SCHEMA = 1
 TABLES = ("correlations", "fits", "residuals", "changes", "table")
 SEPARATOR = "; "
+AGAIN = "write the results again with oodles analyse"
+SHAPE = {
+    "oodles": str,
+    "settings": {"by": [str], "metric?": str, "level?": (int, float), "in_domain?": ([str], str, None)},
+    "caveats": [str],
+    "verdicts": [{"group": {...: str}, "n_runs": int, "descriptive": bool, "sentence": str}],
+}
+NEEDED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # columns that hold text, and numbers
+    "correlations": (
+        ("a", "b", "corrected_by", "method", "within", "interval", "correlation"),
+        (
+            *("r", "low", "high", "p_val", "p_holm", "p_bh", "r_corrected", "r_corrected_low", "r_corrected_high"),
+            *("n_runs", "n_units", "n_steps"),
+        ),
+    ),
+    "fits": (("test_set", "method", "within"), ("r2", "edf", "residual_sd", "reliability", "n_runs", "n_steps")),
+    "residuals": (("run", "test_set", "within"), ("step", "value", "fitted", "residual", "low", "high")),
+    "changes": (
+        ("test_set", "role"),
+        ("first_step", "last_step", "first", "last", "change", "low", "high", "n_runs"),
+    ),
+    "table": (("run", "test_set", "role", "metric"), ("step", "value")),
+}
 SUMMARY, UNFINISHED = "results.json", ".results.part"  # written last; there until then
 
 
@@ -124,18 +149,9 @@ def read_results(path: Path) -> Analysis:
     path : Path
         The folder, or its `results.json`.
     """
-    folder = Path(path).parent if Path(path).name == "results.json" else Path(path)
+    folder = Path(path).parent if Path(path).name == SUMMARY else Path(path)
     summary = _read_summary(folder)
-    frames = {}
-    for name in TABLES:
-        file = folder / f"{name}.parquet"
-        try:
-            frame = pd.read_parquet(file)
-        except (OSError, ValueError) as error:
-            raise DataError(f"{file}: cannot be read; write the results again with oodles analyse") from error
-        if "caveats" in frame.columns:
-            frame = frame.assign(caveats=pd.Series([list(map(str, s)) for s in frame["caveats"]], dtype=object))
-        frames[name] = frame
+    frames = {name: _read_frame(folder / f"{name}.parquet", name, summary["settings"]["by"]) for name in TABLES}
     result = PartialCorrelations(
         table=frames["correlations"],
         fits=frames["fits"],
@@ -143,7 +159,10 @@ def read_results(path: Path) -> Analysis:
         settings=summary["settings"],
         caveats=tuple(summary["caveats"]),
     )
-    told = tuple(Verdict(**verdict) for verdict in summary["verdicts"])
+    try:
+        told = tuple(Verdict(**verdict) for verdict in summary["verdicts"])
+    except TypeError:
+        raise DataError(f"{folder / SUMMARY}: a verdict has other keys than this version writes; {AGAIN}") from None
     return Analysis(
         result=result,
         changes=frames["changes"],
@@ -185,17 +204,42 @@ def _summary(analysis: Analysis) -> dict[str, Any]:
 
 
 def _read_summary(folder: Path) -> Any:
-    file = folder / "results.json"
+    file = folder / SUMMARY
     if not file.is_file():
-        raise DataError(f"{folder}: no results.json; expected a folder written by oodles analyse")
+        raise DataError(f"{folder}: no {SUMMARY}; expected a folder written by oodles analyse")
     try:
-        summary = json.loads(file.read_text(encoding="utf-8"))
-        schema = summary["schema"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{file}: not a results file; write the results again with oodles analyse") from error
-    if schema != SCHEMA:
-        raise DataError(f"{file}: schema {schema}, this version reads {SCHEMA}; write the results again")
+        summary = load_json(file)
+        found = misfit(summary, {"schema": int})
+    except (OSError, ValueError) as error:
+        found = first_line(error)
+    if found:
+        raise DataError(f"{file}: not a results file ({found}); {AGAIN}")
+    if summary["schema"] != SCHEMA:
+        raise DataError(f"{file}: schema {summary['schema']}, this version reads {SCHEMA}; {AGAIN}")
+    if found := misfit(summary, SHAPE):
+        raise DataError(f"{file}: {found}; {AGAIN}")
     return summary
+
+
+def _read_frame(file: Path, name: str, by: list[str]) -> pd.DataFrame:
+    """A table of results, if it has the columns that whoever shows it needs."""
+    try:
+        frame = read_frame(file)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file}: cannot be read ({first_line(error)}); {AGAIN}") from None
+    texts, numbers = NEEDED[name]
+    for column in (*by, *texts, *numbers):
+        if column not in frame.columns:
+            raise DataError(f"{file}: no column '{shown(column)}'; {AGAIN}")
+        if column in numbers and not pd.api.types.is_numeric_dtype(frame[column]):
+            raise DataError(f"{file}: column '{column}' holds {frame[column].dtype}, expected numbers; {AGAIN}")
+        if column in texts and not all(isinstance(cell, str) for cell in frame[column]):
+            raise DataError(f"{file}: column '{column}' holds {frame[column].dtype}, expected text; {AGAIN}")
+    if name == "table":
+        return frame
+    if not all(isinstance(said, np.ndarray) and all(isinstance(s, str) for s in said) for said in frame["caveats"]):
+        raise DataError(f"{file}: column 'caveats' holds {frame['caveats'].dtype}, expected lists of text; {AGAIN}")
+    return frame.assign(caveats=pd.Series([list(map(str, s)) for s in frame["caveats"]], dtype=object))
 
 
 def render_terminal(analysis: Analysis, console: Console) -> None:

@@ -10,17 +10,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oodles.errors import MissingExtraError, ModelError, OodlesError, nearest, shown
+from oodles.errors import MissingExtraError, ModelError, OodlesError, first_line, nearest, shown
 from oodles.fetch import EMBEDDED, MADE_HERE, fetch, is_fetched, model_folder
 from oodles.names import as_name, check_name
 from oodles.presets import BYTES, PRESETS, preset_of
 from oodles.records import Lora, ModelSpec, Precision
+from oodles.shapes import load_json, misfit
 
 if TYPE_CHECKING:
     import torch
@@ -186,10 +186,13 @@ def _stated_dtype(spec: ModelSpec) -> str:
     """A folder's config is read as it stands, so that a study can be expanded without transformers."""
     if Path(spec.source).is_dir():
         try:
-            held = json.loads((Path(spec.source) / "config.json").read_text(encoding="utf-8"))
+            held = load_json(Path(spec.source) / "config.json")
+            found = misfit(held, {"dtype?": (str, None), "torch_dtype?": (str, None)})
         except (OSError, ValueError) as error:
-            raise ModelError(f"{spec.source}: its config.json cannot be read ({error}); write it anew") from None
-        return held.get("dtype") or held.get("torch_dtype") or "float32"
+            found = first_line(error)
+        if found:
+            raise ModelError(f"{spec.source}: its config.json cannot be read ({found}); write it anew")
+        return str(held.get("dtype") or held.get("torch_dtype") or "float32")
     return str(load_config(spec).dtype or "float32").removeprefix("torch.")
 
 

@@ -22,6 +22,13 @@ def is_name(name: object) -> bool:
     return all(c.isalnum() or c in "-_.," for c in name) and len(name.encode()) <= LONGEST
 
 
+def is_part(name: object) -> bool:
+    """Whether a name that was found, e.g. in a file from elsewhere, stays in its folder when it becomes a path."""
+    if not isinstance(name, str) or name in ("", ".", ".."):
+        return False
+    return not any(c in "/\\\x00" or "\ud800" <= c <= "\udfff" for c in name)
+
+
 def check_name(name: str, what: str) -> str:
     """The name, if it can become a path; `what` says where it stands and what it names."""
     if is_name(name):

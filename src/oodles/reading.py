@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oodles.errors import StoreError, nearest
+from oodles.errors import StoreError, first_line, nearest
+from oodles.files import read_frame
 from oodles.metrics import metrics
 from oodles.records import Predictions, Role, role_of
 from oodles.slices import Members, Slice, is_slice, resolve_slice
@@ -278,11 +279,7 @@ def _record(folder: RunFolder, line: Mapping[str, Any], notes: _Notes) -> pd.Dat
 
 
 def _frame(path: Path, advice: str) -> pd.DataFrame:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
-        frame: pd.DataFrame = pq.read_table(path, page_checksum_verification=True).to_pandas()
-    except (OSError, pa.ArrowInvalid) as error:
-        raise StoreError(f"{path}: cannot be read ({str(error).splitlines()[0]}); {advice}") from None
-    return frame
+        return read_frame(path, page_checksum_verification=True)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: cannot be read ({first_line(error)}); {advice}") from None

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from oodles.audit import audit_data, stop_on_errors
 from oodles.callback import Heard, Listener, Rendered, characters, evaluation_line, render_sets
 from oodles.environment import environment
-from oodles.errors import ConfigError, ModelError, StoreError, nearest
+from oodles.errors import ConfigError, ModelError, StoreError, first_line, nearest
 from oodles.grid import check_slices
 from oodles.locks import held_briefly, holding
 from oodles.models import load_model, load_tokenizer, precision_of, resolve_model
@@ -220,9 +220,13 @@ def _kept(folder: RunFolder) -> tuple[ModelSpec, Pattern, tuple[Checkpoint, ...]
     if told.get("run_id") is None:
         raise StoreError(f"{folder.path}: not made by `oodles run`, so its base model is not known here")
     held = told["pattern"]
-    if str(held["text"]).startswith("function "):
+    if held.get("text", "").startswith("function "):
         raise ConfigError(f"{folder.path}: its pattern is a Python {held['text']}; score it from Python")
-    pattern = Pattern(**{**held, "answers": tuple(held["answers"])})
+    try:
+        pattern = Pattern(**{**held, "answers": tuple(held.get("answers", ()))})
+        spec = ModelSpec(**told["model"])
+    except TypeError as error:
+        raise StoreError(f"{folder.spec}: damaged ({first_line(error)}); no set can be added to this run") from None
     steps = sorted({line["step"] for line in read_scores(folder)})
     missing = [step for step in steps if not folder.adapter(step).is_dir()]
     if missing:
@@ -230,7 +234,6 @@ def _kept(folder: RunFolder) -> tuple[ModelSpec, Pattern, tuple[Checkpoint, ...]
             f"{folder.path}: the adapter of step {missing[0]} was not kept (keep_adapters), so no set can be added"
         )
     checkpoints = tuple(Checkpoint(step=step, path=folder.adapter(step)) for step in steps)
-    spec = ModelSpec(**told["model"])
     if (spec.revision or "").startswith("folder:") and resolve_model(spec.source).revision != spec.revision:
         raise ModelError(f"{spec.source}: holds other weights than run {folder.name} was trained from")
     return spec, pattern, checkpoints

@@ -17,17 +17,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from oodles.errors import StoreError
 from oodles.metrics import metrics
+from oodles.names import is_part
 from oodles.records import SHOTS, Draw, Predictions, PromptSet, Role, RunSpec, describe_text
+from oodles.shapes import ANY, RUN_JSON, load_json, misfit, parse_json
 from oodles.slices import Members, is_slice
 
 STORE_SCHEMA = 1
 CRC = b', "crc": '  # stands last in a line
+LINE = {  # what a committed line must say
+    "step": int,
+    "test_set": str,
+    "role": str,
+    "n": int,
+    "prompts": str,
+    "metrics": {...: (int, float, None)},
+    "shortened?": int,
+    "records?": str,
+    "records_crc?": int,
+}
 Status = Literal["done", "failed", "started", "missing"]
 
 
@@ -374,12 +387,15 @@ def log_line(folder: RunFolder, text: str) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
+    """An object from a JSON file; of the files of a study and its runs also what each of its parts must be."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path}: cannot be read ({error}); the file is damaged or missing") from None
-    if not isinstance(value, dict):
-        raise StoreError(f"{path}: not a JSON object; the file is damaged")
+        value: dict[str, Any] = load_json(path)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read ({error.strerror or error}); is it missing?") from None
+    except ValueError as error:
+        raise StoreError(f"{path}: cannot be read ({error}); the file is damaged") from None
+    if found := misfit(value, RUN_JSON.get(path.name, ANY)):
+        raise StoreError(f"{path}: {found}; the file is damaged")
     return value
 
 
@@ -415,6 +431,11 @@ def scan_scores(folder: RunFolder) -> Scores:
         return Scores([], [])
     except OSError as error:
         return Scores([], [f"{folder.scores}: cannot be read ({error.strerror}); lost: all scores of the run"])
+    return parse_scores(folder.scores, data)
+
+
+def parse_scores(path: Path, data: bytes) -> Scores:
+    """The lines in the bytes of a scores file."""
     newest: dict[tuple[int, str], dict[str, Any]] = {}
     lost = []
     texts = data.split(b"\n")
@@ -423,9 +444,9 @@ def scan_scores(folder: RunFolder) -> Scores:
         if line is not None:
             newest[line["step"], line["test_set"]] = line
         elif text and number == len(texts):
-            lost.append(f"{folder.scores}: the last line is torn; it was never committed, and is left out")
+            lost.append(f"{path}: the last line is torn; it was never committed, and is left out")
         elif text:
-            lost.append(f"{folder.scores}: line {number} is damaged; lost: one evaluation, run the study again")
+            lost.append(f"{path}: line {number} is damaged; lost: one evaluation, run the study again")
     return Scores(list(newest.values()), lost)
 
 
@@ -440,13 +461,20 @@ def _checked(text: bytes) -> dict[str, Any] | None:
     if mark and told != b"%d}" % zlib.crc32(body):
         return None
     try:
-        line = json.loads(text.decode())
-    except ValueError:
+        line: dict[str, Any] = parse_json(text)
+    except (ValueError, RecursionError):
         return None
-    if not isinstance(line, dict) or not line.keys() >= {"step", "test_set", "prompts", "metrics"}:
+    if misfit(line, LINE) or line["step"] < 0 or line["role"] not in get_args(Role):
+        return None
+    if not all(map(is_part, _paths_in(line))):  # a line from elsewhere reads no file outside its run
         return None
     line.pop("crc", None)
     return line
+
+
+def _paths_in(line: Mapping[str, Any]) -> list[str]:
+    """What of a line becomes part of a path."""
+    return [line["test_set"], line["prompts"], line.get("records", "as-ever.parquet")]
 
 
 def is_damaged(folder: RunFolder) -> bool:

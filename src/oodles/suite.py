@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 
 from oodles.config import build, check_schema, read_toml
-from oodles.errors import ConfigError, nearest
+from oodles.errors import ConfigError, nearest, shown
 from oodles.names import check_name, check_split
 from oodles.records import SHOTS, DataSet, Pattern, Source, Suite
 
@@ -64,6 +64,7 @@ def load_suite(source: str | Path | Suite, folder: str | Path = "", data: str | 
     (' Yes', ' No')
     """
     if isinstance(source, Suite):
+        _check_all_names(source, f"suite {shown(source.name)}")
         return replace(source, data=_data_folder(data)) if data else source
     path = _find(source, Path(folder))
     raw = read_toml(path)
@@ -148,9 +149,8 @@ def _check(suite: Suite, file: _File, where: str) -> None:
     """What must hold for every suite, whatever its data say."""
     if not suite.patterns or not suite.test_sets:
         raise ConfigError(f"{where}: expected at least one pattern and one test set")
-    check_name(suite.name, f"{where}: name")
+    _check_all_names(suite, where)
     for pattern in suite.patterns.values():
-        check_name(pattern.name, f"{where}: the name of a pattern")
         check_pattern(pattern, f"{where} [patterns.{pattern.name}]")
     for kind, listed in (("train sets", file.train_sets), ("test sets", file.test_sets)):
         _check_names([data.name for data in listed], kind, where)
@@ -191,10 +191,19 @@ def shared_patterns(suite: Suite) -> tuple[Pattern, ...]:
     return tuple(p for name, p in suite.patterns.items() if name not in own) or tuple(suite.patterns.values())
 
 
+def _check_all_names(suite: Suite, where: str) -> None:
+    """All that becomes part of a path."""
+    check_name(suite.name, f"{where}: name")
+    for pattern in suite.patterns.values():
+        check_name(pattern.name, f"{where}: the name of a pattern")
+    for kind, sets in (("train sets", suite.train_sets), ("test sets", suite.test_sets)):
+        for data in sets.values():
+            check_name(data.name, f"{where}: a name in {kind}")
+
+
 def _check_names(names: list[str], kind: str, where: str) -> None:
-    """A set's name is a file name in the run folder, and its key in the long table."""
+    """A set's name is its key in the long table."""
     for name in names:
-        check_name(name, f"{where}: a name in {kind}")
         if name == SHOTS:
             raise ConfigError(f"{where}: name '{name}' in {kind} is kept for a run's own shots; choose another")
         if names.count(name) > 1:
