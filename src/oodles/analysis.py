@@ -26,9 +26,9 @@ from rich.text import Text
 from oodles import __version__
 from oodles.changes import changes
 from oodles.correlate import PartialCorrelations, partial_correlations
-from oodles.errors import DataError, StoreError, first_line, shown
+from oodles.errors import DataError, StoreError, first_line, plain, shown
 from oodles.files import read_frame
-from oodles.longtable import as_names, check_table
+from oodles.longtable import as_names, check_table, disarmed
 from oodles.outcomes import Examples
 from oodles.outputs import check_target, write_aside
 from oodles.resample import DESCRIPTIVE
@@ -187,9 +187,11 @@ def _plain(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _as_csv(frame: pd.DataFrame) -> pd.DataFrame:
-    if "caveats" not in frame.columns:
-        return frame
-    return frame.assign(caveats=[SEPARATOR.join(said) for said in frame["caveats"]])
+    """Caveats as text, and no text that a spreadsheet would take for a formula."""
+    if "caveats" in frame.columns:
+        frame = frame.assign(caveats=[SEPARATOR.join(said) for said in frame["caveats"]])
+    texts = [column for column in frame.columns if not pd.api.types.is_numeric_dtype(frame[column])]
+    return frame.assign(**{column: disarmed(frame[column]) for column in texts})
 
 
 def _summary(analysis: Analysis) -> dict[str, Any]:
@@ -281,7 +283,7 @@ def _heatmap(pairs: pd.DataFrame, within: str) -> Table:
         grid.add_column(str(number), justify="center", width=7)
     for i, name in enumerate(names):
         cells = [_cell(found.get((names[j], name), found.get((name, names[j])))) for j in range(min(i, len(names) - 1))]
-        grid.add_row(Text(f"{name} {i + 1}", no_wrap=True, overflow="ellipsis"), "", *cells)
+        grid.add_row(Text(plain(f"{name} {i + 1}"), no_wrap=True, overflow="ellipsis"), "", *cells)
     return grid
 
 
@@ -313,7 +315,7 @@ def _pair_cells(row: Mapping[Any, Any], common: set[str]) -> list[str]:
     if row["corrected_by"] == "range":
         corrected = f"{_number(row['r_corrected_low'])}..{_number(row['r_corrected_high'])}"
     return [
-        escape(f"{row['a']} ~ {row['b']}"),
+        escape(plain(f"{row['a']} ~ {row['b']}")),
         str(row["within"]),
         _number(row["r"]),
         f"{_number(row['low'])} to {_number(row['high'])}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -14,11 +15,11 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from oodles import __version__
-from oodles.errors import ConfigError, OodlesError
+from oodles.errors import ConfigError, OodlesError, plain, shown
+from oodles.terminal import PlainConsole, accept_any_text, is_unicode
 
 app = typer.Typer(
     name="oodles",
@@ -30,6 +31,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+LONGEST_MESSAGE = 1000  # characters
+NOT_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")  # spelt out
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Set = Annotated[
@@ -60,14 +64,37 @@ def main() -> None:
     # (measured on two cores: a tenth of its speed; a third with this setting, and no loss on an idle machine). It must
     # be said before torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
+    accept_any_text()
     try:
-        app()
+        sys.exit(app(prog_name="oodles", standalone_mode=False))
     except OodlesError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        sys.exit(2)
+        _fail(type(error).__name__, str(error))
     except BrokenPipeError:  # e.g. `oodles suites | head`
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:  # of the machine, not of what was asked
+        place = f"{error.filename}: " if error.filename is not None else ""
+        _fail("StoreError", f"{place}{error.strerror or error}; check the path, its permissions and the disk")
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        _show_usage(error)
+
+
+def _show_usage(error: Any) -> None:
+    """What is wrong with the command line, in one line; the whole help where nothing was asked."""
+    context: Any = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(context.get_help(), end="")
+        sys.exit(2)
+    command = context.command_path if context is not None else "oodles"
+    _fail(command, f"{error.format_message().rstrip('.')}; see {command} --help")
+
+
+def _fail(kind: str, text: str) -> None:
+    """One line, and exit 2."""
+    _say(f"{kind}: {shown(text, LONGEST_MESSAGE)}")
+    sys.exit(2)
 
 
 def _version(value: bool) -> None:
@@ -86,7 +113,8 @@ def _options(
 
 
 def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    text = json.dumps(value, indent=2, ensure_ascii=not is_unicode(sys.stdout), default=str)
+    print(NOT_IN_JSON.sub(lambda found: json.dumps(found[0])[1:-1], text))
 
 
 def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
@@ -95,16 +123,21 @@ def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 160).print(table)
+    PlainConsole(markup=False, highlight=False, width=None if sys.stdout.isatty() else 160).print(table)
 
 
-def _wide_console() -> Console:
+def _wide_console() -> PlainConsole:
     """As wide as the terminal; wide enough for whole lines where there is none."""
-    return Console(width=None if sys.stdout.isatty() else 120)
+    return PlainConsole(width=None if sys.stdout.isatty() else 120)
+
+
+def _tell(text: str) -> None:
+    """A line of the answer, on stdout."""
+    print(plain(text))
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(plain(text), file=sys.stderr, flush=True)
 
 
 @app.command()
@@ -155,7 +188,7 @@ def _finish(root: Path, analysis: Any, table: Any, runs: list[dict[str, Any]], a
         _print_json({"out": str(root), "report": str(report_path), "verdicts": verdicts})
         return
     render_terminal(analysis, _wide_console())
-    print(f"\nReport: {report_path}")
+    _tell(f"\nReport: {report_path}")
 
 
 @app.command()
@@ -204,7 +237,7 @@ def suites(
         patterns = {n: {"text": p.text, "answers": list(p.answers)} for n, p in suite.patterns.items()}
         _print_json({"name": suite.name, "description": suite.description, "patterns": patterns, "sets": sets})
         return
-    show_suite(suite, sets, Console(width=None if sys.stdout.isatty() else 180))
+    show_suite(suite, sets, PlainConsole(width=None if sys.stdout.isatty() else 180))
 
 
 @app.command()
@@ -247,7 +280,7 @@ def models(
     }
     for key, value in lines.items():
         if value:
-            print(f"{key:<14}{value}")
+            _tell(f"{key:<14}{value}")
     if "note" in facts:
         _say(f"note: {facts['note']}")
 
@@ -294,7 +327,7 @@ def fetch(
     if as_json:
         _print_json({"model": name, "folder": str(folder)})
     else:
-        print(folder)
+        _tell(str(folder))
 
 
 def _list_fetchable(as_json: bool) -> None:
@@ -327,7 +360,7 @@ def _fetch_suite(name: str, to: Path | None, as_json: bool) -> None:
         return
     _print_table("", list(rows[0]), [[str(v if v is not None else "-") for v in r.values()] for r in rows])
     if to is not None:
-        print(f"\non the other machine: --data {to}, or export OODLES_DATA={to}")
+        _tell(f"\non the other machine: --data {to}, or export OODLES_DATA={to}")
 
 
 @app.command()
@@ -412,7 +445,7 @@ def _waiting() -> Iterator[Callable[[str], None]]:
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    with Console(stderr=True).status("reading the data") as status:
+    with PlainConsole(stderr=True).status("reading the data") as status:
         yield status.update
 
 
@@ -490,7 +523,7 @@ def _dry_run(study: Any, root: Path, only: list[str], shots: list[int], as_json:
         return
     _print_table("per run, counted", *table_of_counts(budget))
     _print_table("\nper run, estimated", *table_of_estimates(budget))
-    print("\n" + "\n".join([*sum_lines(budget, status), *basis_lines(budget)]))
+    _tell("\n" + "\n".join([*sum_lines(budget, status), *basis_lines(budget)]))
     if (root / "study.json").is_file() or len(status) <= LISTED:
         would = [[run, state, "skip" if state == "done" else "run"] for run, state in status.items()]
         _print_table(f"\n{root}", ["run", "status", "would"], would)
@@ -509,7 +542,7 @@ def _run(study: Any, root: Path, *, as_json: bool, quiet: bool = False, **option
         _print_json({**told, "failed_before": before, "held": held, "stopped": bool(outcome.stopped)})
     elif not quiet and not outcome.stopped:
         counts = f"{len(outcome.done)} run, {len(outcome.skipped)} finished before, {len(outcome.failed)} failed"
-        print(f"{counts}; next: oodles {'status' if outcome.failed else 'report'} {root}")
+        _tell(f"{counts}; next: oodles {'status' if outcome.failed else 'report'} {root}")
     for name, reason in outcome.failed:
         _say(f"failed: {name}: {reason}; see {root}/runs/{name}/log.txt")
     for name, reason in outcome.failed_before:
@@ -643,8 +676,8 @@ def _print_scored(scored: list[Any], as_json: bool) -> None:
         _print_json([{**t, "broken": dict(s.broken)} for t, s in zip(told, scored, strict=True)])
     else:
         for one in scored:
-            print(f"{one.run}: {one.done} evaluations scored, {one.skipped} there before")
-        print(f"next: oodles analyse {scored[0].out}")
+            _tell(f"{one.run}: {one.done} evaluations scored, {one.skipped} there before")
+        _tell(f"next: oodles analyse {scored[0].out}")
     for one in scored:
         for step, reason in one.broken:
             _say(f"failed: {one.run} step {step}: {reason}")
@@ -712,7 +745,7 @@ def pack(
     if as_json:
         _print_json({"file": str(packed.path), "runs": packed.runs, "files": packed.files, "bytes": packed.bytes})
     else:
-        print(f"{packed.path}: {packed.runs} runs, {packed.files} files, {packed.bytes / 1e6:.1f} MB")
+        _tell(f"{packed.path}: {packed.runs} runs, {packed.files} files, {packed.bytes / 1e6:.1f} MB")
 
 
 Method = Annotated[
@@ -857,4 +890,4 @@ def report(
     if as_json:
         _print_json({"report": str(written)})
     else:
-        print(written)
+        _tell(str(written))

@@ -14,17 +14,22 @@ ran is not an error of this tree: it is recorded in its folder and the command e
 from __future__ import annotations
 
 import difflib
+import re
 import unicodedata
 from collections.abc import Iterable
 
 LONG = 80  # characters of a value that a message shows
 COMPARED = 2000  # known names among which the nearest is looked for
 CONTROL = ("Cc", "Cs", "Zl", "Zp")  # Unicode's categories of what a terminal obeys or cannot show
+USER_OF_URL = re.compile(r"(\b[a-zA-Z][\w+.-]*://)[^\s/@'\"]*(?:@[^\s/@'\"]*)*@")
 TURNING = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # the direction of writing
 
 
 class OodlesError(Exception):
-    """Something a user can mend; its text is one line."""
+    """Something a user can mend; its text is one line, and holds no password."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(masked(text))
 
 
 class ConfigError(OodlesError):
@@ -78,6 +83,15 @@ def plain(text: str, keep: str = "\n\t") -> str:
     if text.isprintable():
         return text
     return "".join(ascii(c)[1:-1] if c not in keep and _is_control(c) else c for c in text)
+
+
+def masked(text: str) -> str:
+    """Text without the passwords of addresses.
+
+    >>> masked("https://me:secret@hub.example.org/api cannot be reached")
+    'https://***@hub.example.org/api cannot be reached'
+    """
+    return USER_OF_URL.sub(r"\1***@", text)
 
 
 def _is_control(character: str) -> bool:

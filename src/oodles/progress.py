@@ -7,9 +7,11 @@ import time
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
+
+from oodles.errors import plain
+from oodles.terminal import PlainConsole
 
 
 class Progress:
@@ -22,7 +24,7 @@ class Progress:
         if sys.stderr.isatty():
             columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
             left = (TextColumn("left"), TimeRemainingColumn(compact=True))
-            self._bar = Bar(*columns, *left, console=Console(stderr=True), speed_estimate_period=300)
+            self._bar = Bar(*columns, *left, console=PlainConsole(stderr=True), speed_estimate_period=300)
             self._task = self._bar.add_task(label, total=self._total)
 
     def __enter__(self) -> Self:
@@ -52,6 +54,7 @@ class Progress:
         if self._bar is not None:
             self._bar.console.print(text, highlight=False, markup=False)
         else:
+            text = plain(text)
             print(f"[{self._done / self._total:4.0%}{self._left()}] {text}", file=sys.stderr, flush=True)
 
     def _left(self) -> str:

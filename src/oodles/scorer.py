@@ -387,9 +387,12 @@ def _loaded(model: ModelSpec, precision: Precision) -> Iterator[Callable[[Checkp
 def _with_adapter(adapted: Any, base: Any, checkpoint: Checkpoint) -> Any:
     """The base model with this adapter, and no other."""
     from peft import PeftModel
-    from safetensors import SafetensorError
 
     name = f"step{checkpoint.step}"
+    if not (Path(str(checkpoint.path)) / "adapter_model.safetensors").is_file():
+        raise ModelError(
+            f"{checkpoint.path}: no adapter_model.safetensors; pickled adapters are not loaded, convert it"
+        )
     try:
         if adapted is None:
             return PeftModel.from_pretrained(base, checkpoint.path, adapter_name=name)
@@ -398,9 +401,9 @@ def _with_adapter(adapted: Any, base: Any, checkpoint: Checkpoint) -> Any:
         adapted.set_adapter(name)
         for old in earlier:
             adapted.delete_adapter(old)
-    except (ValueError, RuntimeError, KeyError, TypeError, OSError, SafetensorError) as error:
-        reason = str(error).splitlines()[0]
+    except Exception as error:  # PEFT, torch and safetensors say so in many ways
         raise ModelError(
-            f"{checkpoint.path}: the adapter is damaged or does not fit the model: {reason}; restore or remove it"
+            f"{checkpoint.path}: the adapter is damaged or does not fit the model: {first_line(error)};"
+            " restore or remove it"
         ) from None
     return adapted

@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from oodles.errors import StoreError
+from oodles.errors import StoreError, masked
 from oodles.metrics import metrics
 from oodles.names import is_part
 from oodles.records import SHOTS, Draw, Predictions, PromptSet, Role, RunSpec, describe_text
@@ -380,7 +380,7 @@ def sync(path: Path) -> None:
 
 def log_line(folder: RunFolder, text: str) -> None:
     with disk_errors(folder.log), folder.log.open("a", encoding="utf-8") as handle:
-        handle.write(text + "\n")
+        handle.write(masked(text) + "\n")
 
 
 # reading

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from oodles.errors import DataError, ModelError
+from oodles.errors import DataError, ModelError, first_line
 from oodles.fetch import cache_dir
 from oodles.packing import Ints, Tokens
 from oodles.records import Prompt, PromptSet, content_hash
@@ -166,7 +166,10 @@ def wrap(tokenizer: Any, text: str, chat: bool) -> str:
     if not getattr(tokenizer, "chat_template", None):
         raise ModelError("the pattern asks for a chat template and the tokenizer has none; set chat = false")
     turn = [{"role": "user", "content": text}]
-    return str(tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True))
+    try:
+        return str(tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True))
+    except Exception as error:  # a template is a program from the model's repository; it runs in Jinja's sandbox
+        raise ModelError(f"the tokenizer's chat template fails ({first_line(error)}); set chat = false") from None
 
 
 def answer_tokens(tokenizer: Any, answers: Sequence[str], texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:

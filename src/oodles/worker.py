@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from oodles.errors import OodlesError, StoreError
+from oodles.errors import OodlesError, StoreError, masked
 from oodles.grid import Grid, Job, schedule_of
 from oodles.locks import release, take
 from oodles.stopping import Stop, Stopped
@@ -141,6 +141,7 @@ def _try(
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         if not isinstance(error, OodlesError):
             reason = f"{type(error).__name__}: {reason}"
+        reason = masked(reason)
         write_json(folder.failed, {"reason": reason, "log": folder.log.name})
         log_line(folder, traceback.format_exc())
         return reason
