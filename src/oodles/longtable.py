@@ -79,8 +79,12 @@ def pick_sets(table: pd.DataFrame, test_sets: Sequence[str] | None) -> pd.DataFr
     for name in test_sets:
         if name not in known:
             raise ConfigError(f"--test-set {name} is not in the table; {nearest(name, known)}")
-    inside = table["role"].eq("in_domain") | table["test_set"].eq(table["train_set"])
-    return table[inside | table["test_set"].isin(test_sets)]
+    wanted = table["test_set"].isin(test_sets)
+    if "role" in table.columns:
+        wanted |= table["role"].eq("in_domain")
+    if "train_set" in table.columns:
+        wanted |= table["test_set"].eq(table["train_set"])
+    return table[wanted]
 
 
 def check_table(

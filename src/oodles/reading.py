@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oodles.errors import StoreError, first_line, nearest
+from oodles.errors import StoreError, first_line, nearest, some
 from oodles.files import read_frame
 from oodles.metrics import metrics
 from oodles.records import Predictions, Role, role_of
@@ -113,6 +113,9 @@ def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd
                 frame = _record(run, line, notes) if whole or parts else None
                 if frame is None:
                     continue
+                parts = [
+                    (name, inside) for name, inside in parts if len(inside) == len(frame)
+                ]  # else told by read_runs
                 for name, inside in [(line["test_set"], slice(None))] * whole + parts:
                     frames.append(frame[inside].assign(run=run.name, step=line["step"], test_set=name))
     if not frames:
@@ -206,6 +209,11 @@ class _Wanted:
             frame = _record(folder, line, notes)
             if frame is None:
                 return
+            if len(frame) != len(inside):
+                notes.add(
+                    f"{members_file(self.root, line['test_set'], line['prompts'])}: of another set; lost: {one.name}"
+                )
+                return
             scores = [c for c in frame.columns if c.startswith("score:")]
             found = Predictions(
                 test_set=one.name,
@@ -256,6 +264,8 @@ class _Wanted:
 def read_members(path: Path, test_set: str, prompts: str) -> Members:
     """Who belongs to a rendered set."""
     frame = _frame(path, "its slices cannot be read; run the study again to write it anew")
+    if found := _misfit_members(frame):
+        raise StoreError(f"{path}: {found}; run the study again to write it anew")
     columns = [c for c in frame.columns if c.startswith("slice:")]
     return Members(
         test_set=test_set,
@@ -272,10 +282,30 @@ def _record(folder: RunFolder, line: Mapping[str, Any], notes: _Notes) -> pd.Dat
         path = records_file(folder, line)
         if not records_are_whole(folder, line):
             raise StoreError(f"{path}: damaged or missing; `oodles run --verify` makes it anew")
-        return _frame(path, "`oodles run --verify` makes it anew")
+        frame = _frame(path, "`oodles run --verify` makes it anew")
+        if found := _misfit_records(frame, line["n"]):
+            raise StoreError(f"{path}: {found}; `oodles run --verify` makes it anew")
+        return frame
     except StoreError as error:
         notes.add(f"{error}; lost: the records of step {line['step']}, test set '{line['test_set']}'")
         return None
+
+
+def _misfit_records(frame: pd.DataFrame, n: int) -> str:
+    """What is wrong with the columns of records; nothing if they are as `commit` writes them."""
+    kinds = {name: frame[name].dtype.kind for name in frame.columns}
+    scores = [name for name in kinds if str(name).startswith("score:")]
+    if not {"example", "correct"} <= kinds.keys() or len(scores) < 2:
+        return f"columns {some(kinds)}, expected example, correct and a score for each answer"
+    if kinds["correct"] != "b" or any(kinds[name] != "f" for name in scores) or frame["example"].isna().any():
+        return "columns of other kinds than records have"
+    return "" if len(frame) == n else f"{len(frame)} records, expected {n}"
+
+
+def _misfit_members(frame: pd.DataFrame) -> str:
+    if not {"example", "gold"} <= set(frame.columns):
+        return f"columns {some(frame.columns)}, expected example and gold"
+    return "" if frame["gold"].dtype.kind in "iu" else f"column gold holds {frame['gold'].dtype}, expected numbers"
 
 
 def _frame(path: Path, advice: str) -> pd.DataFrame:
