@@ -4,7 +4,8 @@
     python tests/fuzz.py --kind tables --first 17 --last 18  one input again
 
 Each input comes from the seed, its kind and its number alone. An input passes if it is read, or refused by one of
-oodles' own errors in one line of at most 1,200 characters: anything else that escapes is a traceback. Every input has
+oodles' own errors, or one of the operating system, in one line of at most 1,200 characters: anything else that escapes
+is a traceback. Every input has
 a time limit. Readers are called in this process, as the command line calls them; of each kind some inputs go through
 the command line as a whole, which must exit with 0, 1 or 2, print at most a few lines of errors and no escape codes.
 A parent watches the process: if it dies or stands still, the input at hand is counted, and the next one follows.
@@ -739,7 +740,7 @@ def judge(case: Case, whole: bool) -> str:
     try:
         with limited():
             case.read()
-    except OodlesError as error:
+    except (OodlesError, OSError) as error:  # both are shown in one line
         return judge_message(f"{type(error).__name__}: {error}")
     except Hang:
         return "hang"
@@ -773,7 +774,10 @@ def judge_command(command: list[str]) -> str:
         return f"{command}: an escape code"
     if "Warning" in done.stderr:
         return f"{command}: a warning: {done.stderr[:600]}"
-    wrong = judge_message(done.stderr) if done.returncode == 2 and "rror" in done.stderr else ""
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]
+    if len(done.stderr.splitlines()) > len(lines) + 9:
+        return f"{command}: {len(done.stderr.splitlines())} lines"
+    wrong = judge_message("\n".join(lines)) if done.returncode == 2 else ""
     return f"{command}: {wrong}" if wrong else ""
 
 

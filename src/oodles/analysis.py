@@ -159,6 +159,7 @@ def read_results(path: Path) -> Analysis:
         settings=summary["settings"],
         caveats=tuple(summary["caveats"]),
     )
+    _check_groups(folder, summary, frames["correlations"])
     try:
         told = tuple(Verdict(**verdict) for verdict in summary["verdicts"])
     except TypeError:
@@ -170,6 +171,15 @@ def read_results(path: Path) -> Analysis:
         long_table=_plain(frames["table"]),
         version=summary["oodles"],
     )
+
+
+def _check_groups(folder: Path, summary: Any, pairs: pd.DataFrame) -> None:
+    """Every verdict is about a group that has pairs."""
+    by = summary["settings"]["by"]
+    known = set(map(tuple, pairs[by].astype(str).to_numpy()))
+    for verdict in summary["verdicts"]:
+        if set(verdict["group"]) != set(by) or tuple(verdict["group"][name] for name in by) not in known:
+            raise DataError(f"{folder / SUMMARY}: a verdict about a group that has no correlations; {AGAIN}")
 
 
 def _frames(analysis: Analysis) -> dict[str, pd.DataFrame]:
@@ -239,6 +249,8 @@ def _read_frame(file: Path, name: str, by: list[str]) -> pd.DataFrame:
             raise DataError(f"{file}: column '{column}' holds {frame[column].dtype}, expected text; {AGAIN}")
     if name == "table":
         return frame
+    if "caveats" not in frame.columns:
+        raise DataError(f"{file}: no column 'caveats'; {AGAIN}")
     if not all(isinstance(said, np.ndarray) and all(isinstance(s, str) for s in said) for said in frame["caveats"]):
         raise DataError(f"{file}: column 'caveats' holds {frame['caveats'].dtype}, expected lists of text; {AGAIN}")
     return frame.assign(caveats=pd.Series([list(map(str, s)) for s in frame["caveats"]], dtype=object))

@@ -32,7 +32,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-LONGEST_MESSAGE = 1000  # characters
 NOT_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")  # spelt out
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
@@ -93,7 +92,7 @@ def _show_usage(error: Any) -> None:
 
 def _fail(kind: str, text: str) -> None:
     """One line, and exit 2."""
-    _say(f"{kind}: {shown(text, LONGEST_MESSAGE)}")
+    _say(f"{kind}: {shown(text, 1100)}")
     sys.exit(2)
 
 
@@ -449,6 +448,7 @@ def _waiting() -> Iterator[Callable[[str], None]]:
         yield status.update
 
 
+NOTED = 8  # notes that are printed
 LISTED = 60  # runs; of more, only those that matter are listed
 
 Only = Annotated[
@@ -841,12 +841,12 @@ def _analyse_path(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DamageWarning)  # told below, once
             table, records = read_runs(path, test_sets), read_records(path, test_sets)
-        for note in dict.fromkeys([*table.attrs["notes"], *records.attrs["notes"]]):
-            _say(f"note: {note}")
         runs = describe_runs(path)
+        notes = [*table.attrs["notes"], *records.attrs["notes"]]
         for run in runs:
             if run["status"] != "done":
-                _say(f"note: run {run['name']} is not finished ({run['status']}); its scores so far are analysed")
+                notes.append(f"run {run['name']} is not finished ({run['status']}); its scores so far are analysed")
+        _note(notes)
         return analyse_table(table, records, **given), table, runs
     if (path / "results.json").is_file():
         analysis = read_results(path)
@@ -858,6 +858,15 @@ def _analyse_path(
         return analysis, analysis.long_table, []
     table = pick_sets(read_table(path), test_sets)
     return analyse_table(table, None, **given), table, []
+
+
+def _note(notes: list[str]) -> None:
+    """A few notes; of many only how many there are."""
+    told = list(dict.fromkeys(notes))
+    for note in told[:NOTED]:
+        _say(f"note: {note}")
+    if len(told) > NOTED:
+        _say(f"note: and {len(told) - NOTED} more of the kind")
 
 
 @app.command()

@@ -19,6 +19,7 @@ import unicodedata
 from collections.abc import Iterable
 
 LONG = 80  # characters of a value that a message shows
+LONGEST = 1000  # characters of a message
 COMPARED = 2000  # known names among which the nearest is looked for
 CONTROL = ("Cc", "Cs", "Zl", "Zp")  # Unicode's categories of what a terminal obeys or cannot show
 USER_OF_URL = re.compile(r"(\b[a-zA-Z][\w+.-]*://)[^\s/@'\"]*(?:@[^\s/@'\"]*)*@")
@@ -26,10 +27,13 @@ TURNING = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  
 
 
 class OodlesError(Exception):
-    """Something a user can mend; its text is one line, and holds no password."""
+    """Something a user can mend; its text is one line, not too long, and holds no password."""
 
     def __init__(self, text: str = "") -> None:
-        super().__init__(masked(text))
+        text = masked(text)
+        if len(text) > LONGEST:  # what was found stands first, what to do last
+            text = f"{text[: LONGEST * 2 // 3]} ... {text[-LONGEST // 3 :]}"
+        super().__init__(text)
 
 
 class ConfigError(OodlesError):

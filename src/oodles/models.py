@@ -310,13 +310,16 @@ def _plainly(reason: str) -> str:
 @contextlib.contextmanager
 def _quiet_loading() -> Iterator[None]:
     """Loading bars would tear our own progress apart."""
+    from huggingface_hub.utils import logging as hub_logging
     from transformers.utils import logging
 
-    was_enabled = logging.is_progress_bar_enabled()
+    was_enabled, level = logging.is_progress_bar_enabled(), hub_logging.get_verbosity()
     logging.disable_progress_bar()
+    hub_logging.set_verbosity_error()  # it tells every retry, with the whole address
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             yield
     finally:
+        hub_logging.set_verbosity(level)
         if was_enabled:
             logging.enable_progress_bar()

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from oodles.errors import DataError, ModelError, first_line
+from oodles.errors import DataError, ModelError, StoreError, first_line
 from oodles.fetch import cache_dir
 from oodles.packing import Ints, Tokens
 from oodles.records import Prompt, PromptSet, content_hash
@@ -83,9 +83,12 @@ def encode(tokenizer: Any, prompts: PromptSet, limit: int | None = None) -> Enco
 def encode_once(tokenizer: Any, prompts: PromptSet, limit: int | None = None) -> Encoded:
     """As `encode`, kept on disk: the same texts are tokenised once per tokenizer, whoever asks."""
     key = _cache_key(tokenizer, prompts, limit)
+    try:
+        path = cache_dir() / "tokens" / f"{key}.npz"
+    except StoreError:  # no home folder: no cache
+        key = None
     if key is None:
         return encode(tokenizer, prompts, limit)
-    path = cache_dir() / "tokens" / f"{key}.npz"
     found = _read_cache(path)
     if found is None:
         found = encode(tokenizer, prompts, limit)
