@@ -82,7 +82,7 @@ def test_bad_folders_are_one_line(tmp_path):
     with pytest.raises(DataError, match="schema 99, this version reads 1"):
         read_results(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot be made a folder"):
+    with pytest.raises(StoreError, match="is there and is no folder"):
         write_results(analyse(simulated(runs=3)), tmp_path / "file")
 
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from oodles.errors import ConfigError, DataError
+from conftest import oodles
+from oodles.analysis import analyse, write_results
+from oodles.errors import ConfigError, DataError, OodlesError
 from oodles.longtable import EXPECTED, REQUIRED, check_table, pick_sets, read_table
 
 
@@ -162,3 +171,88 @@ def test_picked_sets_come_with_the_in_domain_ones_whoever_names_them():
     plain = small().drop(columns="role")
     assert set(pick_sets(plain, ["hans"], ["mnli"])["test_set"]) == {"hans", "mnli"}
     assert set(pick_sets(small(), ["hans"])["test_set"]) == {"hans", "mnli"}
+
+
+ROWS = [("r0", s, t, 0.5 + 0.01 * s, r) for s in range(4) for t, r in (("in", "in_domain"), ("a", "ood"), ("b", "ood"))]
+ODD_COLUMNS = {
+    "list": pa.array([[1, 2]] * 12),
+    "struct": pa.array([{"a": 1}] * 12),
+    "bytes": pa.array([b"x"] * 12),
+    "map": pa.array([[("k", 1)]] * 12, type=pa.map_(pa.string(), pa.int64())),
+    "date": pa.array([dt.date(2020, 1, 1)] * 12),
+    "timestamp": pa.array([dt.datetime(2020, 1, 1)] * 12),
+    "duration": pa.array([dt.timedelta(1)] * 12),
+    "time": pa.array([dt.time(1)] * 12),
+    "decimal": pa.array([Decimal("0.5")] * 12),
+    "bool": pa.array([True] * 12),
+    "dictionary": pa.array(["x"] * 12).dictionary_encode(),
+    "null": pa.nulls(12),
+}
+
+
+@pytest.mark.parametrize("place", ["run", "step", "test_set", "value", "n", "metric", "model", "chance", "further"])
+@pytest.mark.parametrize("kind", ODD_COLUMNS)
+def test_odd_columns_are_read_or_refused_in_one_line(kind: str, place: str, tmp_path: Path) -> None:
+    """Parquet can hold anything in a column; a table of scores cannot."""
+    table = pa.table(pd.DataFrame(ROWS, columns=["run", "step", "test_set", "value", "role"]))
+    names = [name for name in table.column_names if name != place]
+    table = table.select(names).append_column(place, ODD_COLUMNS[kind])
+    pq.write_table(table.replace_schema_metadata(None), tmp_path / "t.parquet")
+    done = oodles("analyse", tmp_path / "t.parquet", "--out", tmp_path / "results")
+    assert "Traceback" not in done.stderr, done.stderr
+    if done.returncode:
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    if kind in ("list", "struct", "bytes", "map"):
+        assert done.returncode == 2
+        assert f"column '{place}' holds " in done.stderr
+    if kind in ("date", "timestamp", "duration", "time") and place in ("step", "value", "n"):
+        assert done.returncode == 2  # never read as a number of nanoseconds
+
+
+def test_decimals_are_numbers(tmp_path: Path) -> None:
+    table = pd.DataFrame(ROWS, columns=["run", "step", "test_set", "value", "role"])
+    exact = table.assign(value=[Decimal(str(v)) for v in table["value"]])
+    pq.write_table(pa.table(exact), tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet")["value"].tolist() == table["value"].round(2).tolist()
+
+
+def test_half_a_surrogate_pair_is_no_name() -> None:
+    table = pd.DataFrame(ROWS, columns=["run", "step", "test_set", "value", "role"]).astype({"run": object})
+    table.loc[0, "run"] = "\ud800"
+    with pytest.raises(DataError, match=r"column 'run' holds '.ud800', half a surrogate pair"):
+        check_table(table)
+
+
+def test_names_that_are_formulas_are_harmless_in_csv_and_read_back(tmp_path: Path) -> None:
+    names = ["=1+2", "+a", "-b", "@c", "'=d", "-0.5", "plain", "'quoted'", "a=b"]
+    rows = [(n, s, t, 0.5 + 0.01 * s) for n in names for s in (0, 1) for t in ("in", "=HYPERLINK(1)", "-x")]
+    table = pd.DataFrame(rows, columns=["run", "step", "test_set", "value"]).assign(value=lambda t: -t["value"])
+    write_results(analyse(table, in_domain="in"), tmp_path)
+    for file in tmp_path.glob("*.csv"):
+        cells = [cell for line in csv.reader(file.open(newline="")) for cell in line]
+        armed = [c for c in cells if c[:1] in ("=", "+", "-", "@") and not is_number(c)]
+        assert not armed, (file.name, armed)
+    again = read_table(tmp_path / "table.csv")
+    assert set(again["run"]) == set(names)
+    assert set(again["test_set"]) == {"in", "=HYPERLINK(1)", "-x"}
+    assert (again["value"] < 0).all()
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def test_a_message_lists_a_few_of_many() -> None:
+    rows = [("r", 0, f"set{i}", 0.5) for i in range(500)]
+    table = pd.DataFrame(rows, columns=["run", "step", "test_set", "value"])
+    for call in (lambda: check_table(table), lambda: check_table(table, in_domain="x")):
+        with pytest.raises(OodlesError, match="and 492 more") as told:
+            call()
+        assert len(str(told.value)) < 400
+    wide = pd.DataFrame([range(500)], columns=[f"column{i}" for i in range(500)])
+    with pytest.raises(DataError, match="and 492 more"):
+        check_table(wide)

@@ -25,6 +25,7 @@ from oodles.errors import ConfigError, MissingExtraError, ModelError, StoreError
 from oodles.forward import Plan
 from oodles.grid import check_slices
 from oodles.locks import held_briefly
+from oodles.names import check_name
 from oodles.patterns import render, shared_field
 from oodles.progress import duration, say
 from oodles.records import (
@@ -204,8 +205,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
 
     def _reserve(self, run: str, out: Path) -> RunFolder:
         """The run's folder, if it is free; nothing is written before training begins."""
-        if not run or not all(c.isalnum() or c in "-_.," for c in run) or run.startswith("."):
-            raise ConfigError(f"OODCallback: run is '{run}', expected letters, digits, - _ . and , only")
+        check_name(run, "OODCallback: run")
         check_folder(out, CALLBACKS, self._suite.name)
         folder = RunFolder(out / "runs" / run)
         if folder.status == "done":

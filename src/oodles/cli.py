@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -14,12 +15,12 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from oodles import __version__
-from oodles.errors import ConfigError, OodlesError, StoreError
+from oodles.errors import ConfigError, OodlesError, StoreError, plain, shown
 from oodles.progress import open_streams, say, settle_streams, to_nowhere
+from oodles.terminal import PlainConsole, accept_any_text, is_unicode
 
 app = typer.Typer(
     name="oodles",
@@ -31,6 +32,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+NOT_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")  # spelt out
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Set = Annotated[
@@ -65,15 +68,23 @@ def main() -> None:
     # be said before torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     open_streams()
+    accept_any_text()
     try:
         with _stdout_told():
-            app()
+            code = app(prog_name="oodles", standalone_mode=False)
+        sys.exit(code)
     except OodlesError as error:
-        _say(f"{type(error).__name__}: {error}")
-        sys.exit(2)
+        _fail(type(error).__name__, str(error))
     except BrokenPipeError:  # e.g. `oodles suites | head`
         to_nowhere(sys.stdout)
         sys.exit(1)
+    except OSError as error:  # of the machine, not of what was asked
+        place = f"{error.filename}: " if error.filename is not None else ""
+        _fail("StoreError", f"{place}{error.strerror or error}; check the path, its permissions and the disk")
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        _show_usage(error)
     finally:
         settle_streams()
 
@@ -93,6 +104,22 @@ def _stdout_told() -> Iterator[None]:
             raise StoreError(f"the output could not be written ({error.strerror})") from None
 
 
+def _show_usage(error: Any) -> None:
+    """What is wrong with the command line, in one line; the whole help where nothing was asked."""
+    context: Any = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(context.get_help(), end="")
+        sys.exit(2)
+    command = context.command_path if context is not None else "oodles"
+    _fail(command, f"{error.format_message().rstrip('.')}; see {command} --help")
+
+
+def _fail(kind: str, text: str) -> None:
+    """One line, and exit 2."""
+    _say(f"{kind}: {shown(text, 1100)}")
+    sys.exit(2)
+
+
 def _version(value: bool) -> None:
     if value:
         print(f"oodles {__version__}")
@@ -109,7 +136,8 @@ def _options(
 
 
 def _as_json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    text = json.dumps(value, indent=2, ensure_ascii=not is_unicode(sys.stdout), default=str)
+    return NOT_IN_JSON.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def _print_json(value: Any) -> None:
@@ -122,12 +150,17 @@ def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 160).print(table)
+    PlainConsole(markup=False, highlight=False, width=None if sys.stdout.isatty() else 160).print(table)
 
 
-def _wide_console() -> Console:
+def _wide_console() -> PlainConsole:
     """As wide as the terminal; wide enough for whole lines where there is none."""
-    return Console(width=None if sys.stdout.isatty() else 120)
+    return PlainConsole(width=None if sys.stdout.isatty() else 120)
+
+
+def _tell(text: str) -> None:
+    """A line of the answer, on stdout."""
+    print(plain(text))
 
 
 _say = say  # what is no result goes to stderr
@@ -181,7 +214,7 @@ def _finish(root: Path, analysis: Any, table: Any, runs: list[dict[str, Any]], a
         _print_json({"out": str(root), "report": str(report_path), "verdicts": verdicts})
         return
     render_terminal(analysis, _wide_console())
-    print(f"\nReport: {report_path}")
+    _tell(f"\nReport: {report_path}")
 
 
 @app.command()
@@ -230,7 +263,7 @@ def suites(
         patterns = {n: {"text": p.text, "answers": list(p.answers)} for n, p in suite.patterns.items()}
         _print_json({"name": suite.name, "description": suite.description, "patterns": patterns, "sets": sets})
         return
-    show_suite(suite, sets, Console(width=None if sys.stdout.isatty() else 180))
+    show_suite(suite, sets, PlainConsole(width=None if sys.stdout.isatty() else 180))
 
 
 @app.command()
@@ -273,7 +306,7 @@ def models(
     }
     for key, value in lines.items():
         if value:
-            print(f"{key:<14}{value}")
+            _tell(f"{key:<14}{value}")
     if "note" in facts:
         _say(f"note: {facts['note']}")
 
@@ -320,7 +353,7 @@ def fetch(
     if as_json:
         _print_json({"model": name, "folder": str(folder)})
     else:
-        print(folder)
+        _tell(str(folder))
 
 
 def _list_fetchable(as_json: bool) -> None:
@@ -353,7 +386,7 @@ def _fetch_suite(name: str, to: Path | None, as_json: bool) -> None:
         return
     _print_table("", list(rows[0]), [[str(v if v is not None else "-") for v in r.values()] for r in rows])
     if to is not None:
-        print(f"\non the other machine: --data {to}, or export OODLES_DATA={to}")
+        _tell(f"\non the other machine: --data {to}, or export OODLES_DATA={to}")
 
 
 @app.command()
@@ -438,10 +471,11 @@ def _waiting() -> Iterator[Callable[[str], None]]:
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    with Console(stderr=True).status("reading the data") as status:
+    with PlainConsole(stderr=True).status("reading the data") as status:
         yield status.update
 
 
+NOTED = 8  # notes that are printed
 LISTED = 60  # runs; of more, only those that matter are listed
 
 Only = Annotated[
@@ -519,7 +553,7 @@ def _dry_run(study: Any, root: Path, only: list[str], shots: list[int], as_json:
         return
     _print_table("per run, counted", *table_of_counts(budget))
     _print_table("\nper run, estimated", *table_of_estimates(budget))
-    print("\n" + "\n".join([*sum_lines(budget, status), *basis_lines(budget)]))
+    _tell("\n" + "\n".join([*sum_lines(budget, status), *basis_lines(budget)]))
     if (root / "study.json").is_file() or len(status) <= LISTED:
         would = [[run, state, "skip" if state == "done" else "run"] for run, state in status.items()]
         _print_table(f"\n{root}", ["run", "status", "would"], would)
@@ -528,7 +562,7 @@ def _dry_run(study: Any, root: Path, only: list[str], shots: list[int], as_json:
 def _print_if_read(text: str, *, needed: bool = False) -> None:
     """What was run is in its folder: a reader that has gone fails nothing, and only JSON must be written whole."""
     try:
-        print(text, flush=True)
+        print(plain(text), flush=True)
     except OSError as error:
         if needed and not isinstance(error, BrokenPipeError):
             raise
@@ -688,8 +722,8 @@ def _print_scored(scored: list[Any], as_json: bool) -> None:
         _print_json([{**t, "broken": dict(s.broken)} for t, s in zip(told, scored, strict=True)])
     else:
         for one in scored:
-            print(f"{one.run}: {one.done} evaluations scored, {one.skipped} there before")
-        print(f"next: oodles analyse {scored[0].out}")
+            _tell(f"{one.run}: {one.done} evaluations scored, {one.skipped} there before")
+        _tell(f"next: oodles analyse {scored[0].out}")
     for one in scored:
         for step, reason in one.broken:
             _say(f"failed: {one.run} step {step}: {reason}")
@@ -757,7 +791,7 @@ def pack(
     if as_json:
         _print_json({"file": str(packed.path), "runs": packed.runs, "files": packed.files, "bytes": packed.bytes})
     else:
-        print(f"{packed.path}: {packed.runs} runs, {packed.files} files, {packed.bytes / 1e6:.1f} MB")
+        _tell(f"{packed.path}: {packed.runs} runs, {packed.files} files, {packed.bytes / 1e6:.1f} MB")
 
 
 Method = Annotated[
@@ -831,8 +865,10 @@ def analyse(
     A long table has one row per run x step x test set: columns run, step, test_set, value; and model, train_set, shots,
     seed, role (in_domain or ood), metric, n where they are known.
     """
-    from oodles.analysis import render_terminal, write_results
+    from oodles.analysis import check_results, render_terminal, write_results
 
+    if out is not None:
+        check_results(out, [path])  # before the work
     chosen: dict[str, Any] = {"method": method, "within": within, "interval": interval}
     chosen |= {"correlation": correlation, "metric": metric}
     chosen |= {"unit": unit, "in_domain": in_domain, "chance": chance, "shared_start": shared_start}
@@ -877,12 +913,12 @@ def _analyse_path(
             warnings.simplefilter("ignore", DamageWarning)  # told below, once
             table, records = read_runs(path, test_sets), StoredRecords.read(path, test_sets)
         analysis = analyse_table(table, records, **given)
-        for note in dict.fromkeys([*table.attrs["notes"], *records.notes.texts]):
-            _say(f"note: {note}")
         runs = describe_runs(path)
+        notes = [*dict.fromkeys([*table.attrs["notes"], *records.notes.texts])]
         for run in runs:
             if run["status"] != "done":
-                _say(f"note: run {run['name']} is not finished ({run['status']}); its scores so far are analysed")
+                notes.append(f"run {run['name']} is not finished ({run['status']}); its scores so far are analysed")
+        _note(notes)
         return analysis, table, runs
     if (path / "results.json").is_file():
         analysis = read_results(path)
@@ -894,6 +930,15 @@ def _analyse_path(
         return analysis, analysis.long_table, []
     table = pick_sets(read_table(path), test_sets, options.get("in_domain"))
     return analyse_table(table, None, **given), table, []
+
+
+def _note(notes: list[str]) -> None:
+    """A few notes; of many only how many there are."""
+    told = list(dict.fromkeys(notes))
+    for note in told[:NOTED]:
+        _say(f"note: {note}")
+    if len(told) > NOTED:
+        _say(f"note: and {len(told) - NOTED} more of the kind")
 
 
 @app.command()
@@ -918,15 +963,16 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write one self-contained HTML report: verdict, trajectories, correlations, how to read it, what was run."""
-    from oodles.report import write_report
+    from oodles.report import check_report, write_report
 
+    target = out or ((path if path.is_dir() else Path()) / "report.html")
+    check_report(target)  # before the work
     chosen: dict[str, Any] = {"method": method, "within": within, "interval": interval}
     chosen |= {"correlation": correlation, "metric": metric}
     chosen |= {"unit": unit, "in_domain": in_domain, "chance": chance, "shared_start": shared_start}
     analysis, table, runs = _analyse_path(path, test_set, **chosen, by=_groups(by))
-    target = out or ((path if path.is_dir() else Path()) / "report.html")
     written = write_report(table, analysis, target, runs=runs)
     if as_json:
         _print_json({"report": str(written)})
     else:
-        print(written)
+        _tell(str(written))

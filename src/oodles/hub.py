@@ -33,7 +33,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
 
-from oodles.errors import DataError, MissingExtraError, StoreError, nearest
+from oodles.errors import DataError, MissingExtraError, StoreError, masked, nearest
 from oodles.records import Fallback, Source
 from oodles.store import disk_errors, read_json
 from oodles.suite import list_suites
@@ -456,7 +456,7 @@ def _from_fallback(fallback: Fallback, target: Path, where: str, say: Say) -> _F
         columns = _columns(scratch, fallback)
     kinds = {name: "int64" if name == "label" and fallback.labels else "string" for name in columns}
     features = datasets.Features({name: datasets.Value(kind) for name, kind in kinds.items()})
-    return _Found(dataset=datasets.Dataset.from_dict(columns, features=features), origin=fallback.url)
+    return _Found(dataset=datasets.Dataset.from_dict(columns, features=features), origin=masked(fallback.url))
 
 
 def _download(url: str, scratch: IO[bytes], target: Path, where: str, say: Say) -> str:
@@ -469,7 +469,7 @@ def _download(url: str, scratch: IO[bytes], target: Path, where: str, say: Say) 
         with urllib.request.urlopen(request, timeout=STALL) as answer:
             size = int(answer.headers.get("Content-Length") or 0)
             total = f" of {_megabytes(size)}" if size else ""
-            say(f"{where}: downloading {url}{total.replace(' of', ',')}")
+            say(f"{where}: downloading {masked(url)}{total.replace(' of', ',')}")
             _check_size(size)
             while chunk := answer.read(2**18):
                 with disk_errors(target):

@@ -11,24 +11,32 @@ Try it::
 from __future__ import annotations
 
 import csv
+import numbers
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from oodles.errors import ConfigError, DataError, nearest
+from oodles.errors import ConfigError, DataError, first_line, nearest, shown, some
+from oodles.files import read_frame
 
 REQUIRED = ("run", "step", "test_set", "value")
 EXPECTED = ("model", "train_set", "shots", "seed", "role", "metric", "n")
 OPTIONAL = ("pattern", "data_seed", "suite", "slice_of", "slice", "template", "chance")
 
+NUMBERS = ("value", "step", "n", "chance")
 KEY = ["run", "step", "test_set", "metric"]
 ROLES = ("in_domain", "ood", "other")
 NAMES = ("run", "test_set", "model", "train_set", "role", "metric", "pattern", "suite", "slice_of")
 LARGEST = 1e9  # squares of larger scores are beyond what sums of squares can hold exactly
 GUESSABLE = ("accuracy", "balanced_accuracy", "auc")  # metrics for which guessing has a known score
+FORMULA = re.compile(r"'*[=+\-@\t\r]")  # how a cell begins that a spreadsheet takes for a formula
+ARMED = r"^'(?='*[=+\-@\t\r])"
 MISSING = ("", "na", "nan", "null", "none", "n/a", "<na>")
 
 
@@ -60,9 +68,9 @@ def read_table(path: Path) -> pd.DataFrame:
     if kind not in (".csv", ".parquet"):
         raise DataError(f"{path}: cannot read '{path.suffix}'; expected .csv or .parquet")
     try:
-        table = _read_csv(path) if kind == ".csv" else pd.read_parquet(path)
-    except (ValueError, OSError, csv.Error) as error:  # pandas' and pyarrow's parse errors are ValueErrors
-        raise DataError(f"{path}: cannot be read as {path.suffix[1:]}: {_first_line(error)}") from error
+        table = _read_csv(path) if kind == ".csv" else read_frame(path)
+    except (ValueError, OSError, csv.Error) as error:  # pandas' parse errors are ValueErrors
+        raise DataError(f"{path}: cannot be read as {path.suffix[1:]}: {first_line(error)}") from error
     return _with_numbers(_with_columns(table, str(path)), str(path))
 
 
@@ -145,6 +153,24 @@ def check_table(
     return table, tuple(caveats)
 
 
+def disarmed(column: pd.Series) -> pd.Series:
+    """Text as a CSV file holds it: what a spreadsheet would run as a formula gets an apostrophe in front.
+
+    >>> disarmed(pd.Series(["=1+2", "-0.5", "-a", "'@b", "a=b"])).tolist()
+    ["'=1+2", '-0.5', "'-a", "''@b", 'a=b']
+    """
+    return column.map(lambda cell: f"'{cell}" if isinstance(cell, str) and _is_formula(cell) else cell)
+
+
+def _is_formula(cell: str) -> bool:
+    if not FORMULA.match(cell):
+        return False
+    try:
+        return not np.isfinite(float(cell))
+    except ValueError:
+        return True
+
+
 def _read_csv(path: Path) -> pd.DataFrame:
     """Text stays text: pandas alone decides later, column by column, what is a number."""
     with path.open(encoding="utf-8-sig", newline="") as file:  # pandas would rename the second `value` to `value.1`
@@ -153,10 +179,13 @@ def _read_csv(path: Path) -> pd.DataFrame:
     if repeated:
         raise DataError(f"{path}: column '{repeated[0]}' appears more than once; keep one")
     raw = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    for column in raw.columns:
+        if raw[column].str.startswith("'").any():  # as `disarmed` wrote it
+            raw[column] = raw[column].str.replace(ARMED, "", n=1, regex=True)
     for column in [c for c in raw.columns if c not in NAMES]:
-        numbers = pd.to_numeric(raw[column].mask(_is_missing(raw[column])), errors="coerce")
-        if numbers.notna().sum() == (~_is_missing(raw[column])).sum():
-            raw[column] = numbers
+        found = pd.to_numeric(raw[column].mask(_is_missing(raw[column])), errors="coerce")
+        if found.notna().sum() == (~_is_missing(raw[column])).sum():
+            raw[column] = found
     return raw
 
 
@@ -166,17 +195,42 @@ def _with_columns(table: pd.DataFrame, where: str) -> pd.DataFrame:
         raise DataError(f"{where}: column '{repeated[0]}' appears more than once; keep one")
     absent = [c for c in REQUIRED if c not in table.columns]
     if absent:
-        found = ", ".join(map(str, table.columns)) or "none"
+        found = some(table.columns) or "none"
         raise DataError(f"{where}: no column '{absent[0]}'; required: {', '.join(REQUIRED)}; found: {found}")
     if table.empty:
         raise DataError(f"{where}: no rows; expected one per run, step, test set and metric")
-    return table
+    table = table.rename(columns=str)
+    return table.assign(**{name: _plain_cells(table[name], name, where) for name in table.columns})
+
+
+def _plain_cells(column: pd.Series, name: str, where: str) -> pd.Series:
+    """A column of text, numbers or truths; lists, bytes and the like have no place in a long table."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(object)
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
+        return column  # truths too
+    if column.dtype != object and not pd.api.types.is_string_dtype(column):
+        if name in NUMBERS:
+            raise DataError(f"{where}: column '{name}' holds {column.dtype}; expected numbers")
+        return column.astype(str).where(column.notna(), None)
+    for kind in set(map(type, column)):
+        if not issubclass(kind, (str, numbers.Real, Decimal, date, type(None), type(pd.NA), type(pd.NaT))):
+            row = next(i for i, cell in enumerate(column, start=1) if type(cell) is kind)
+            raise DataError(f"{where} row {row}: column '{shown(name)}' holds {_kind(kind)}; expected text or numbers")
+    for cell in column.unique():
+        if isinstance(cell, str) and any("\ud800" <= c <= "\udfff" for c in cell):
+            raise DataError(f"{where}: column '{shown(name)}' holds '{shown(cell)}', half a surrogate pair; not text")
+    return column
+
+
+def _kind(kind: type) -> str:
+    return {list: "a list", dict: "a table", bytes: "bytes", np.ndarray: "a list"}.get(kind, f"a {kind.__name__}")
 
 
 def _with_numbers(table: pd.DataFrame, where: str) -> pd.DataFrame:
     """`value` and `step` as numbers; the first cell that is none is named."""
     table = table.reset_index(drop=True)
-    for column in ("value", "step", *(c for c in ("n", "chance") if c in table.columns)):
+    for column in (c for c in NUMBERS if c in table.columns):
         table[column] = _numbers(table[column], column, where)
     if table["step"].isna().any():
         row = int(np.flatnonzero(table["step"].isna())[0])
@@ -202,19 +256,19 @@ def _with_numbers(table: pd.DataFrame, where: str) -> pd.DataFrame:
 def _refuse(table: pd.DataFrame, column: str, wrong: pd.Series, where: str, expected: str) -> None:
     rows = np.flatnonzero(wrong)
     if len(rows):
-        listed = f"row {rows[0] + 1}" if len(rows) == 1 else f"rows {_some(rows + 1, 4)}"
+        listed = f"row {rows[0] + 1}" if len(rows) == 1 else f"rows {some(rows + 1, 4)}"
         raise DataError(f"{where} {listed}: {column} is {table[column].iloc[int(rows[0])]:g}; expected {expected}")
 
 
 def _numbers(column: pd.Series, name: str, where: str) -> pd.Series:
     if pd.api.types.is_bool_dtype(column) or pd.api.types.is_complex_dtype(column):
         raise DataError(f"{where}: column '{name}' holds {column.dtype}; expected numbers")
-    numbers = pd.to_numeric(column, errors="coerce").astype(float)
-    wrong = numbers.isna() & ~_is_missing(column)
+    found = pd.to_numeric(column, errors="coerce").astype(float)
+    wrong = found.isna() & ~_is_missing(column)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
-        raise DataError(f"{where} row {row + 1}: {name} is '{column.iloc[row]}'; expected a number")
-    return numbers
+        raise DataError(f"{where} row {row + 1}: {name} is '{shown(column.iloc[row])}'; expected a number")
+    return found
 
 
 def _is_missing(column: pd.Series) -> pd.Series:
@@ -305,7 +359,7 @@ def _with_roles(table: pd.DataFrame, in_domain: str | Sequence[str] | None, cave
     if not (table["role"] == "in_domain").any():
         raise DataError(
             "table: no test set is in-domain; add a column 'role' (in_domain, ood) or name it with --in-domain; "
-            f"test sets: {_some(table['test_set'].unique())}"
+            f"test sets: {some(table['test_set'].unique())}"
         )
     return table
 
@@ -334,7 +388,7 @@ def _as_role(role: str) -> str:
 def _explain_inference(table: pd.DataFrame, present: pd.Series, inferred: pd.Series, caveats: list[str]) -> None:
     sets = sorted(table.loc[~present & inferred, "test_set"].unique())
     if sets:
-        caveats.append(f"no role given: in-domain is the set of the same name as the train set ({_some(sets)})")
+        caveats.append(f"no role given: in-domain is the set of the same name as the train set ({some(sets)})")
     elif present.any():
         caveats.append("some rows have no role: taken as ood")
 
@@ -344,13 +398,3 @@ def _refuse_mixed_roles(table: pd.DataFrame) -> None:
     if (counts > 1).any():
         run, test_set = counts.index[int(np.argmax(counts.to_numpy() > 1))]
         raise DataError(f"table: test set '{test_set}' is both in_domain and ood in run '{run}'; give it one role")
-
-
-def _some(names: Iterable[object], most: int = 8) -> str:
-    listed = [str(n) for n in names]
-    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

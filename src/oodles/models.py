@@ -10,19 +10,20 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
-import json
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oodles.errors import MissingExtraError, ModelError, OodlesError, nearest
+from oodles.errors import MissingExtraError, ModelError, OodlesError, first_line, nearest, shown
 from oodles.fetch import EMBEDDED, MADE_HERE, check_fetched, fetch, is_fetched, model_folder
 from oodles.hashes import file_hash
 from oodles.hub import unreachable
+from oodles.names import as_name, check_name
 from oodles.presets import BYTES, PRESETS, preset_of
 from oodles.records import Lora, ModelSpec, Precision, content_hash
+from oodles.shapes import load_json, misfit
 
 if TYPE_CHECKING:
     import torch
@@ -33,6 +34,8 @@ DTYPES: dict[str, Precision] = {"float32": "fp32", "bfloat16": "bf16", "float16"
 def resolve_model(name: str, folder: str | Path = "", source: ModelSpec | None = None) -> ModelSpec:
     """What a study calls a model -> which weights exactly. Loads nothing."""
     wanted = source.source if source else name
+    if source:
+        check_name(name, "the label of a model")
     revision = source.revision if source else None
     if wanted in EMBEDDED:
         return ModelSpec(label=name, source=wanted, revision=EMBEDDED[wanted].revision)
@@ -40,7 +43,7 @@ def resolve_model(name: str, folder: str | Path = "", source: ModelSpec | None =
         return ModelSpec(label=name, source=PRESETS[wanted].hub, revision=revision or PRESETS[wanted].revision)
     for path in (Path(wanted), Path(folder) / wanted):
         if path.is_dir():
-            label = name if source else path.resolve().name
+            label = name if source else as_name(path.resolve().name)
             return ModelSpec(label=label, source=str(path.resolve()), revision=folder_fingerprint(path))
     if wanted.startswith((".", "/", "~")) or "/" not in wanted:
         known = nearest(wanted, [*EMBEDDED, *PRESETS])
@@ -48,6 +51,7 @@ def resolve_model(name: str, folder: str | Path = "", source: ModelSpec | None =
     hub_id, _, at = wanted.partition("@")
     preset = preset_of(hub_id)
     label = name if source else preset.label if preset else _own_label(hub_id)
+    check_name(label, f"model '{shown(wanted)}': its label")
     return ModelSpec(label=label, source=hub_id, revision=revision or at or (preset.revision if preset else None))
 
 
@@ -206,10 +210,13 @@ def _stated_dtype(spec: ModelSpec) -> str:
     """A folder's config is read as it stands, so that a study can be expanded without transformers."""
     if Path(spec.source).is_dir():
         try:
-            held = json.loads((Path(spec.source) / "config.json").read_text(encoding="utf-8"))
+            held = load_json(Path(spec.source) / "config.json")
+            found = misfit(held, {"dtype?": (str, None), "torch_dtype?": (str, None)})
         except (OSError, ValueError) as error:
-            raise ModelError(f"{spec.source}: its config.json cannot be read ({error}); write it anew") from None
-        return held.get("dtype") or held.get("torch_dtype") or "float32"
+            found = first_line(error)
+        if found:
+            raise ModelError(f"{spec.source}: its config.json cannot be read ({found}); write it anew")
+        return str(held.get("dtype") or held.get("torch_dtype") or "float32")
     return str(load_config(spec).dtype or "float32").removeprefix("torch.")
 
 
@@ -317,8 +324,10 @@ def _as_model_error(spec: ModelSpec, away: str = "") -> Iterator[None]:
         yield
     except SafetensorError as error:
         raise ModelError(f"model '{spec.source}' cannot be loaded: its weights are damaged ({error})") from None
-    except (OSError, ValueError, json.JSONDecodeError, KeyError) as error:
-        reason = _plainly(" ".join(str(error).split()), away)
+    except OodlesError:
+        raise
+    except Exception as error:  # of a file that is damaged or of another kind the libraries say so in many ways
+        reason = _plainly(" ".join(str(error).split()) or type(error).__name__, away)
         offline = "; the hub is switched off (HF_HUB_OFFLINE)" if _switched_off() else ""
         raise ModelError(f"model '{spec.source}' cannot be loaded: {reason}{offline}") from None
 
@@ -353,13 +362,16 @@ def _first_sentences(text: str, most: int = 300) -> str:
 @contextlib.contextmanager
 def _quiet_loading() -> Iterator[None]:
     """Loading bars would tear our own progress apart."""
+    from huggingface_hub.utils import logging as hub_logging
     from transformers.utils import logging
 
-    was_enabled = logging.is_progress_bar_enabled()
+    was_enabled, level = logging.is_progress_bar_enabled(), hub_logging.get_verbosity()
     logging.disable_progress_bar()
+    hub_logging.set_verbosity_error()  # it tells every retry, with the whole address
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             yield
     finally:
+        hub_logging.set_verbosity(level)
         if was_enabled:
             logging.enable_progress_bar()

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oodles.errors import StoreError, nearest
+from oodles.errors import StoreError, first_line, nearest, some
+from oodles.files import read_frame
 from oodles.metrics import metrics
 from oodles.records import Predictions, Role, role_of
 from oodles.slices import Members, Slice, is_slice, resolve_slice, strata_of
@@ -123,6 +124,7 @@ def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd
                 frame = _record(run, line, notes) if whole or parts else None
                 if frame is None:
                     continue
+                parts = [(n, inside) for n, inside in parts if len(inside) == len(frame)]  # else told by read_runs
                 for name, inside in [(line["test_set"], None)] * whole + parts:
                     layout = wanted.layout(line, inside, partial(tuple, frame["example"]))
                     part = frame if inside is None else frame[inside]
@@ -364,6 +366,11 @@ class _Wanted:
             frame = _record(folder, line, notes)
             if frame is None:
                 return
+            if len(frame) != len(inside):
+                notes.add(
+                    f"{members_file(self.root, line['test_set'], line['prompts'])}: of another set; lost: {one.name}"
+                )
+                return
             scores = [c for c in frame.columns if c.startswith("score:")]
             found = Predictions(
                 test_set=one.name,
@@ -438,6 +445,8 @@ def _best_constant(gold: Any) -> float:
 def read_members(path: Path, test_set: str, prompts: str) -> Members:
     """Who belongs to a rendered set."""
     frame = _frame(path, "its slices cannot be read; run the study again to write it anew")
+    if found := _misfit_members(frame):
+        raise StoreError(f"{path}: {found}; run the study again to write it anew")
     columns = [c for c in frame.columns if c.startswith("slice:")]
     return Members(
         test_set=test_set,
@@ -460,18 +469,36 @@ def _record(
     try:
         if not records_are_whole(folder, line):
             raise StoreError(f"{path}: damaged or missing; `oodles run --verify` evaluates it again")
-        return _frame(path, "`oodles run --verify` evaluates it again", columns)
+        frame = _frame(path, "`oodles run --verify` evaluates it again", columns)
+        if problem := _misfit_records(frame, line["n"], columns):
+            raise StoreError(f"{path}: {problem}; `oodles run --verify` evaluates it again")
+        return frame
     except StoreError as error:
         notes.add(f"{error}; lost: the records of step {line['step']}, test set '{line['test_set']}'")
         return None
 
 
-def _frame(path: Path, advice: str, columns: list[str] | None = None) -> pd.DataFrame:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def _misfit_records(frame: pd.DataFrame, n: int, columns: Sequence[str] | None = None) -> str:
+    """What is wrong with records, or with these columns of them; nothing if they are as `commit` writes them."""
+    kinds = {name: frame[name].dtype.kind for name in frame.columns}
+    scores = [name for name in kinds if str(name).startswith("score:")]
+    if not set(columns or ("example", "correct")) <= kinds.keys() or (columns is None and len(scores) < 2):
+        return f"columns {some(kinds)}, expected example, correct and a score for each answer"
+    if kinds.get("correct", "b") != "b" or any(kinds[name] != "f" for name in scores):
+        return "columns of other kinds than records have"
+    if "example" in kinds and frame["example"].isna().any():
+        return "columns of other kinds than records have"
+    return "" if len(frame) == n else f"{len(frame)} records, expected {n}"
 
+
+def _misfit_members(frame: pd.DataFrame) -> str:
+    if not {"example", "gold"} <= set(frame.columns):
+        return f"columns {some(frame.columns)}, expected example and gold"
+    return "" if frame["gold"].dtype.kind in "iu" else f"column gold holds {frame['gold'].dtype}, expected numbers"
+
+
+def _frame(path: Path, advice: str, columns: list[str] | None = None) -> pd.DataFrame:
     try:
-        frame: pd.DataFrame = pq.read_table(path, columns=columns, page_checksum_verification=True).to_pandas()
-    except (OSError, pa.ArrowInvalid) as error:
-        raise StoreError(f"{path}: cannot be read ({str(error).splitlines()[0]}); {advice}") from None
-    return frame
+        return read_frame(path, page_checksum_verification=True, columns=columns)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: cannot be read ({first_line(error)}); {advice}") from None

@@ -22,9 +22,9 @@ from oodles.store import (
     check_adapter,
     keep_members,
     log_line,
-    read_json,
     read_scores,
     read_spec,
+    sidecar,
 )
 from oodles.train import checkpoints, fine_tune, last_checkpoint
 

@@ -10,6 +10,7 @@ What is written is an ordinary run folder: `analyse` and `report` read it. What 
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 from oodles.audit import audit_data, stop_on_errors
 from oodles.callback import Heard, Listener, Rendered, characters, evaluation_line, render_sets
 from oodles.environment import environment
-from oodles.errors import ConfigError, ModelError, StoreError, nearest
+from oodles.errors import ConfigError, ModelError, StoreError, first_line, nearest
 from oodles.forward import Plan
 from oodles.grid import check_slices
 from oodles.locks import held_briefly, holding
 from oodles.models import free_memory, load_model, load_tokenizer, precision_of, resolve_model
+from oodles.names import as_name, check_name
 from oodles.progress import Progress
 from oodles.records import Evaluation, ModelSpec, Pattern, Precision, PromptSet, Suite, describe_text, role_of
 from oodles.scoring import predict, prepare_all
@@ -34,6 +36,7 @@ from oodles.store import (
     STORE_SCHEMA,
     RunFolder,
     check_adapter,
+    check_folder,
     check_identity,
     check_members,
     claim_folder,
@@ -130,6 +133,8 @@ def score_model(
 ) -> Scored:
     """Score a suite with a model at one or several steps, into the run folder `<out>/runs/<run>`."""
     evaluation = _with_in_domain(evaluation or Evaluation(), in_domain)
+    if run:
+        check_name(run, "oodles score: --run")
     if not model and not checkpoints[0].is_adapter:
         raise ConfigError("oodles score: which model? give --model, or checkpoints whose adapters name their base")
     spec = resolve_model(model or base_of(checkpoints[0]))
@@ -143,9 +148,10 @@ def score_model(
     used = pattern_of(suite, pattern)
     rendered = render_sets(suite, used, in_domain, evaluation)
     check_members(out, [r.members for r in rendered])
-    name = run or "_".join(filter(None, [spec.label, in_domain, _label(checkpoints)]))
+    name = run or as_name("_".join(filter(None, [spec.label, in_domain, _label(checkpoints)])))
     folder = RunFolder(out / "runs" / name)
-    with holding(folder.lock):
+    check_folder(out, SCORES, suite.name)  # before anything is written, a lock included
+    with holding(folder.lock), _left_as_it_was(folder):
         with held_briefly(out / ".study.lock"):
             claim_folder(out, SCORES, suite.name)
         for lost in mend_scores(folder):
@@ -177,6 +183,30 @@ def _finish(folder: RunFolder, found: Scored) -> None:
     elif found.broken:
         step, reason = found.broken[-1]
         write_json(folder.failed, {"reason": f"step {step}: {reason}", "log": folder.log.name})
+
+
+@contextmanager
+def _left_as_it_was(folder: RunFolder) -> Iterator[None]:
+    """A call that ends before anything is committed leaves no run, and no folder that belongs to its suite."""
+    fresh = not folder.path.exists()
+    try:
+        yield
+    except BaseException:
+        if fresh and not read_scores(folder):
+            with held_briefly(folder.root / ".study.lock"):
+                shutil.rmtree(folder.path, ignore_errors=True)
+                _unclaim(folder)
+        raise
+
+
+def _unclaim(folder: RunFolder) -> None:
+    """Make the study's folder anybody's again, if nobody else has begun a run in it."""
+    root = folder.root
+    if any((root / "runs").glob("*")) or any(p != folder.lock for p in (root / "locks").glob("*.json")):
+        return
+    for path in (root / "runs", root / "sets"):
+        shutil.rmtree(path, ignore_errors=True)
+    (root / "study.json").unlink(missing_ok=True)
 
 
 def add_test_sets(
@@ -217,9 +247,13 @@ def _kept(folder: RunFolder) -> tuple[ModelSpec, Pattern, tuple[Checkpoint, ...]
     if told.get("run_id") is None:
         raise StoreError(f"{folder.path}: not made by `oodles run`, so its base model is not known here")
     held = told["pattern"]
-    if str(held["text"]).startswith("function "):
+    if held.get("text", "").startswith("function "):
         raise ConfigError(f"{folder.path}: its pattern is a Python {held['text']}; score it from Python")
-    pattern = Pattern(**{**held, "answers": tuple(held["answers"])})
+    try:
+        pattern = Pattern(**{**held, "answers": tuple(held.get("answers", ()))})
+        spec = ModelSpec(**told["model"])
+    except TypeError as error:
+        raise StoreError(f"{folder.spec}: damaged ({first_line(error)}); no set can be added to this run") from None
     steps = sorted({line["step"] for line in read_scores(folder)})
     missing = [step for step in steps if not folder.adapter(step).is_dir()]
     if missing:
@@ -229,7 +263,6 @@ def _kept(folder: RunFolder) -> tuple[ModelSpec, Pattern, tuple[Checkpoint, ...]
     checkpoints = tuple(Checkpoint(step=step, path=folder.adapter(step)) for step in steps)
     for step in steps:
         check_adapter(folder.adapter(step))
-    spec = ModelSpec(**told["model"])
     if (spec.revision or "").startswith("folder:") and resolve_model(spec.source).revision != spec.revision:
         raise ModelError(f"{spec.source}: holds other weights than run {folder.name} was trained from")
     return spec, pattern, checkpoints
@@ -240,8 +273,7 @@ def _label(checkpoints: Sequence[Checkpoint]) -> str:
     path = checkpoints[0].path
     if path is None:
         return ""
-    chosen = path.resolve().parent.name if len(checkpoints) > 1 else path.resolve().name
-    return "".join(c if c.isalnum() or c in "-_.," else "-" for c in chosen)
+    return as_name(path.resolve().parent.name if len(checkpoints) > 1 else path.resolve().name)
 
 
 def _begin(
@@ -270,7 +302,7 @@ def _begin(
         "data_seed": None,
         "evaluation": asdict(evaluation),
     }
-    if folder.spec.is_file():
+    if folder.spec.is_file() and read_scores(folder):
         held = read_spec(folder)
         for key in ("model", "precision", "pattern", "train_set"):
             if held.get(key, spec[key]) != spec[key]:
@@ -427,9 +459,12 @@ def _loaded(model: ModelSpec, precision: Precision) -> Iterator[Callable[[Checkp
 def _with_adapter(adapted: Any, base: Any, checkpoint: Checkpoint) -> Any:
     """The base model with this adapter, and no other."""
     from peft import PeftModel
-    from safetensors import SafetensorError
 
     name = f"step{checkpoint.step}"
+    if not (Path(str(checkpoint.path)) / "adapter_model.safetensors").is_file():
+        raise ModelError(
+            f"{checkpoint.path}: no adapter_model.safetensors; pickled adapters are not loaded, convert it"
+        )
     try:
         if adapted is None:
             return PeftModel.from_pretrained(base, checkpoint.path, adapter_name=name)
@@ -438,9 +473,9 @@ def _with_adapter(adapted: Any, base: Any, checkpoint: Checkpoint) -> Any:
         adapted.set_adapter(name)
         for old in earlier:
             adapted.delete_adapter(old)
-    except (ValueError, RuntimeError, KeyError, TypeError, OSError, SafetensorError) as error:
-        reason = str(error).splitlines()[0]
+    except Exception as error:  # PEFT, torch and safetensors say so in many ways
         raise ModelError(
-            f"{checkpoint.path}: the adapter is damaged or does not fit the model: {reason}; restore or remove it"
+            f"{checkpoint.path}: the adapter is damaged or does not fit the model: {first_line(error)};"
+            " restore or remove it"
         ) from None
     return adapted

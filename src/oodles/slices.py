@@ -170,6 +170,15 @@ def _match(rest: str, values: Mapping[str, set[str]]) -> list[dict[str, str]]:
     return list(unique.values())
 
 
+def _values(told: str) -> dict[str, str]:
+    """What `str(Slice)` said; of anything else nothing is known, so that it may share examples with every slice."""
+    try:
+        values = json.loads(told)
+    except (ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
 def slice_names(parent: str, columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
     """Every slice by one column, with its number of examples, under its shortest unambiguous name."""
     values = {column: set(cells) for column, cells in columns.items()}
@@ -201,7 +210,7 @@ def sharing(names: Sequence[str], parents: Mapping[str, str], described: Mapping
         if child in shared and parent in shared:
             shared[child].add(parent)
             shared[parent].add(child)
-    values = {name: json.loads(told) for name, told in described.items()}
+    values = {name: _values(told) for name, told in described.items()}
     for a, b in ((a, b) for a in values for b in values if a < b):
         disjoint = any(values[b].get(column, value) != value for column, value in values[a].items())
         if parents.get(a) == parents.get(b) and not disjoint:

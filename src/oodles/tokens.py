@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from oodles.errors import DataError, ModelError
+from oodles.errors import DataError, ModelError, StoreError, first_line
 from oodles.fetch import cache_dir
 from oodles.packing import Ints, Tokens
 from oodles.records import Prompt, PromptSet, content_hash
@@ -87,18 +87,26 @@ def encode_once(tokenizer: Any, prompts: PromptSet, limit: int | None = None) ->
 
 def encode_all(tokenizer: Any, sets: Sequence[PromptSet], limit: int | None = None) -> list[Encoded]:
     """As `encode_once`, of several sets."""
-    identity = _identity(tokenizer)
-    if identity is None:
+    identity, folder = _identity(tokenizer), _cache_folder()
+    if identity is None or folder is None:
         return [encode(tokenizer, prompts, limit) for prompts in sets]
     found = []
     for prompts in sets:
-        path = cache_dir() / "tokens" / f"{_cache_key(identity, tokenizer, prompts, limit)}.npz"
+        path = folder / f"{_cache_key(identity, tokenizer, prompts, limit)}.npz"
         kept = _read_cache(path)
         if kept is None:
             kept = encode(tokenizer, prompts, limit)
             _write_cache(path, kept)
         found.append(kept)
     return found
+
+
+def _cache_folder() -> Path | None:
+    """Where tokens are kept; None without a home folder."""
+    try:
+        return cache_dir() / "tokens"
+    except StoreError:
+        return None
 
 
 def _identity(tokenizer: Any) -> list[Any] | None:
@@ -179,7 +187,10 @@ def wrap(tokenizer: Any, text: str, chat: bool) -> str:
     if not getattr(tokenizer, "chat_template", None):
         raise ModelError("the pattern asks for a chat template and the tokenizer has none; set chat = false")
     turn = [{"role": "user", "content": text}]
-    return str(tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True))
+    try:
+        return str(tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True))
+    except Exception as error:  # a template is a program from the model's repository; it runs in Jinja's sandbox
+        raise ModelError(f"the tokenizer's chat template fails ({first_line(error)}); set chat = false") from None
 
 
 def answer_tokens(tokenizer: Any, answers: Sequence[str], texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
