@@ -37,7 +37,7 @@ def test_a_study_gives_complete_run_folders(toy_study: Path, tmp_path: Path) -> 
         assert read_json(folder.env)["packages"]["torch"]
         assert "step 4/4" in folder.log.read_text()
         spec = read_json(folder.spec)
-        assert spec["run_id"].startswith("2-")
+        assert spec["run_id"].startswith("3-")
         assert spec["shots"] == 8
     table = read_runs(tmp_path / "out")
     assert set(table[table.role == "in_domain"].test_set) == {"home"}
