@@ -600,7 +600,7 @@ class Campaign:
 
     def committed(self, root: Path) -> Committed:
         """What is committed in a study's folder; says what is doubled."""
-        from oodles.store import RunFolder, scan_scores
+        from oodles.store import RunFolder, records_are_whole, scan_scores
 
         now: Committed = {}
         for path in found(root / "runs", "*"):
@@ -609,6 +609,8 @@ class Campaign:
             if len(keys) != len(set(keys)):
                 self.fault(f"doubled: {path.name}")
             for line in scan_scores(RunFolder(path)).lines:
+                if not records_are_whole(RunFolder(path), line):
+                    continue  # damaged by a fault, and not made anew yet
                 now[path.name, line["step"], line["test_set"]] = json.dumps(line["metrics"], sort_keys=True)
         return now
 
