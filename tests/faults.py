@@ -648,15 +648,14 @@ class Campaign:
             self.compare_sidecars(root, self.out / name)
 
     def compare_sidecars(self, root: Path, whole: Path) -> None:
+        import pyarrow.parquet as pq
+
         for one in ("study.json", "audit.json", *(f"runs/{p.name}/draw.json" for p in found(whole / "runs", "*"))):
             first, second = json.loads((whole / one).read_text()), json.loads((root / one).read_text())
             if plainly(first) != plainly(second):
                 self.fault(f"differs: {one} of {root.name}: {first}, {second}")
         for path in found(whole / "sets", "*"):
-            if (
-                not (root / "sets" / path.name).is_file()
-                or (root / "sets" / path.name).read_bytes() != path.read_bytes()
-            ):
+            if pq.read_table(path) != pq.read_table(root / "sets" / path.name):
                 self.fault(f"differs: sets/{path.name} of {root.name}")
 
 
