@@ -600,7 +600,7 @@ class Campaign:
 
     def committed(self, root: Path) -> Committed:
         """What is committed in a study's folder; says what is doubled."""
-        from oodles.store import RunFolder, scan_scores
+        from oodles.store import RunFolder, records_are_whole, scan_scores
 
         now: Committed = {}
         for path in found(root / "runs", "*"):
@@ -609,6 +609,8 @@ class Campaign:
             if len(keys) != len(set(keys)):
                 self.fault(f"doubled: {path.name}")
             for line in scan_scores(RunFolder(path)).lines:
+                if not records_are_whole(RunFolder(path), line):
+                    continue  # damaged by a fault, and not made anew yet
                 now[path.name, line["step"], line["test_set"]] = json.dumps(line["metrics"], sort_keys=True)
         return now
 
@@ -646,15 +648,14 @@ class Campaign:
             self.compare_sidecars(root, self.out / name)
 
     def compare_sidecars(self, root: Path, whole: Path) -> None:
+        import pyarrow.parquet as pq
+
         for one in ("study.json", "audit.json", *(f"runs/{p.name}/draw.json" for p in found(whole / "runs", "*"))):
             first, second = json.loads((whole / one).read_text()), json.loads((root / one).read_text())
             if plainly(first) != plainly(second):
                 self.fault(f"differs: {one} of {root.name}: {first}, {second}")
         for path in found(whole / "sets", "*"):
-            if (
-                not (root / "sets" / path.name).is_file()
-                or (root / "sets" / path.name).read_bytes() != path.read_bytes()
-            ):
+            if pq.read_table(path) != pq.read_table(root / "sets" / path.name):
                 self.fault(f"differs: sets/{path.name} of {root.name}")
 
 

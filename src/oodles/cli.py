@@ -93,15 +93,15 @@ def main() -> None:
 def _stdout_told() -> Iterator[None]:
     """Results that could not be written whole are an error, also where that shows only at the very end."""
     try:
-        yield
-    finally:
         try:
+            yield
+        finally:
             sys.stdout.flush()
-        except BrokenPipeError:
+    except OSError as error:
+        if error.filename is not None or isinstance(error, BrokenPipeError):  # of a file; of `| head`
             raise
-        except OSError as error:
-            to_nowhere(sys.stdout)
-            raise StoreError(f"the output could not be written ({error.strerror})") from None
+        to_nowhere(sys.stdout)
+        raise StoreError(f"the output could not be written ({error.strerror})") from None
 
 
 def _show_usage(error: Any) -> None:

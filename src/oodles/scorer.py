@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from oodles.audit import audit_data, stop_on_errors
 from oodles.callback import Heard, Listener, Rendered, characters, evaluation_line, render_sets
+from oodles.disk import staying
 from oodles.environment import environment
 from oodles.errors import ConfigError, ModelError, StoreError, first_line, nearest
 from oodles.forward import Plan
@@ -151,7 +152,7 @@ def score_model(
     name = run or as_name("_".join(filter(None, [spec.label, in_domain, _label(checkpoints)])))
     folder = RunFolder(out / "runs" / name)
     check_folder(out, SCORES, suite.name)  # before anything is written, a lock included
-    with holding(folder.lock), _left_as_it_was(folder):
+    with holding(folder.lock), staying(out), _left_as_it_was(folder):
         with held_briefly(out / ".study.lock"):
             claim_folder(out, SCORES, suite.name)
         for lost in mend_scores(folder):
@@ -222,7 +223,7 @@ def add_test_sets(
     jobs = [_kept(folder) for folder in folders]  # what is missing is an error before anything is scored
     scored = []
     for folder, (spec, pattern, checkpoints) in zip(folders, jobs, strict=True):
-        with holding(folder.lock):
+        with holding(folder.lock), staying(root):
             told = read_spec(folder)
             held = told.get("evaluation") or {}
             at_most = limit if limit is not None else held.get("limit")
