@@ -120,19 +120,15 @@ def render_sets(
     return tuple(sets)
 
 
-_HASHES: dict[str, dict[str, str]] = {}
-
-
 def rendered_hashes(suite: Suite, spec: RunSpec, shots: Sequence[Example]) -> dict[str, str]:
-    """The hash of every set that a run evaluates, by name; sets are rendered once for all runs of a grid."""
-    identity = [suite.name, suite.folder, suite.data, spec.pattern.identity, spec.train_set, asdict(spec.evaluation)]
-    key = content_hash(identity)
-    if key not in _HASHES:
+    """The hash of every set that a run evaluates, by name; sets are rendered once for all runs of a loaded suite."""
+    key = content_hash([spec.pattern.identity, spec.train_set, asdict(spec.evaluation)])
+    if key not in suite.hashes:
         sets = render_sets(suite, spec.pattern, spec.train_set, spec.evaluation)
-        _HASHES[key] = {r.prompts.name: r.prompts.hash for r in sets}
+        suite.hashes[key] = {r.prompts.name: r.prompts.hash for r in sets}
     if not spec.evaluation.shots:
-        return _HASHES[key]
-    return {**_HASHES[key], SHOTS: render(spec.pattern, shots, SHOTS).hash}
+        return suite.hashes[key]
+    return {**suite.hashes[key], SHOTS: render(spec.pattern, shots, SHOTS).hash}
 
 
 class OODCallback(TrainerCallback):  # type: ignore[misc]

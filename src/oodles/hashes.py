@@ -15,7 +15,21 @@ import tempfile
 import time
 from pathlib import Path
 
+from oodles.errors import StoreError
+
 SETTLED = 2.0  # seconds: a file changed later than that may change again within the same tick of its clock
+
+
+def cache_dir() -> Path:
+    """Where models, data, tokens and hashes are kept."""
+    if root := os.environ.get("OODLES_CACHE"):
+        return Path(root)
+    if kept := os.environ.get("XDG_CACHE_HOME"):
+        return Path(kept) / "oodles"
+    try:
+        return Path.home() / ".cache" / "oodles"
+    except RuntimeError:  # a user without a name, as in a container that was given a number only
+        raise StoreError("no home folder is known here; set HOME, or OODLES_CACHE to a folder for models") from None
 
 
 def file_hash(path: Path) -> str:
@@ -39,8 +53,6 @@ def _about(path: Path) -> list[int]:
 
 
 def _kept_at(path: Path) -> Path:
-    from oodles.fetch import cache_dir
-
     name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]
     return cache_dir() / "hashes" / f"{name}.json"
 
