@@ -2,10 +2,20 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
-PIP     = $(BIN)/python -m pip --disable-pip-version-check
+PIP     = PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip --disable-pip-version-check
 MODEL   = smollm2-135m-q4
 
-.PHONY: help demo test test-long bench lint clean setup setup-dev
+.PHONY: help demo test test-long bench lint hashes clean setup setup-dev
+
+# pip's report -> one pinned and hashed line per package
+define HASHES
+import json, sys
+for one in json.load(sys.stdin)["install"]:
+    said, hashes = one["metadata"], one["download_info"].get("archive_info", {}).get("hashes", {})
+    if "sha256" in hashes:
+        print(said["name"] + "==" + said["version"] + " --hash=sha256:" + hashes["sha256"])
+endef
+export HASHES
 
 help:             ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -25,6 +35,9 @@ test-long: setup-dev build/oracles   ## campaigns too long for every day (some h
 	PYTHONPATH=build/oracles $(BIN)/python -m benchmarks.statistics --long --seed 0 --out build/statistics.json
 	$(BIN)/python -m benchmarks.statistics --merge build/statistics.json
 	$(BIN)/python -m benchmarks.statistics --table build/statistics.json --into docs/statistics.md
+	$(BIN)/python -m benchmarks.noise --long --seed 0 --out build/noise.json
+	$(BIN)/python -m benchmarks.noise --merge build/noise.json
+	$(BIN)/python -m benchmarks.noise --table build/noise.json --into docs/statistics.md
 
 bench: setup-dev build/oracles       ## benchmarks, into benchmarks/results.json and docs/performance.md
 	$(BIN)/oodles fetch $(MODEL)
@@ -32,11 +45,18 @@ bench: setup-dev build/oracles       ## benchmarks, into benchmarks/results.json
 	PYTHONPATH=build/oracles $(BIN)/python -m benchmarks --only scoring $(BENCH_ARGS)
 	$(BIN)/python -m benchmarks --only training
 	$(BIN)/python -m benchmarks --only grid
+	$(BIN)/python -m benchmarks --only stored
 
 lint: setup-dev        ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+hashes: | $(BIN)/python   ## for those who want them: build/requirements.txt, every file of this platform with its hash
+	mkdir -p build
+	$(PIP) install --quiet --dry-run --ignore-installed --report build/report.json '.[train,data,dev]'
+	$(BIN)/python -c "$$HASHES" < build/report.json > build/requirements.txt
+	@echo "now: $(BIN)/python -m pip install --require-hashes --requirement build/requirements.txt"
 
 clean:            ## remove the environment and caches; keeps runs/
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
@@ -50,19 +70,20 @@ $(BIN)/python:
 
 # what the benchmarks compare with: aside, without its pins, never in the environment itself
 build/oracles: | $(VENV)/.dev
-	$(PIP) install --quiet --no-deps --target $@ pygam==0.12.0 progressbar2 python-utils
-	$(PIP) install --quiet --no-deps --target $@ lm_eval==0.4.13 sacrebleu portalocker tabulate colorama lxml
+	$(PIP) install --quiet --no-deps --target $@ pygam progressbar2 python-utils
+	$(PIP) install --quiet --no-deps --target $@ lm_eval sacrebleu portalocker tabulate colorama lxml
 
+# Versions come from constraints.txt, for what builds oodles too: PIP_CONSTRAINT, which --constraint is not.
 # torch first and alone: a package that asks for any torch must find the pinned one there
 $(VENV)/.torch: constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV) (some minutes the first time)"
-	$(PIP) install --quiet --constraint constraints.txt torch
+	$(PIP) install --quiet torch
 	touch $@
 
 $(VENV)/.train: pyproject.toml $(VENV)/.torch
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[train]'
+	$(PIP) install --quiet --editable '.[train]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml $(VENV)/.torch
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[train,data,dev]'
+	$(PIP) install --quiet --editable '.[train,data,dev]'
 	touch $@ $(VENV)/.train

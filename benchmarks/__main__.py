@@ -18,7 +18,7 @@ RESULTS = ROOT / "results.json"
 PAGE = ROOT.parent / "docs" / "performance.md"
 FIGURE = ROOT.parent / "docs" / "scoring.png"
 MARK = "<!-- table made by `make bench` -->"
-BENCHMARKS = ("statistics", "scoring", "training", "grid")
+BENCHMARKS = ("statistics", "scoring", "training", "grid", "stored")
 
 
 def main() -> int:
@@ -33,10 +33,9 @@ def main() -> int:
             bench_statistics()
         if "scoring" in wanted:
             bench_scoring(chosen.quick, chosen.whole)
-        if "training" in wanted and not chosen.quick:
-            bench_prose("training")
-        if "grid" in wanted and not chosen.quick:
-            bench_prose("grid")
+        for name in ("training", "grid", "stored"):
+            if name in wanted and not chosen.quick:
+                bench_prose(name)
     except OodlesError as error:  # e.g. the test sets are not here
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2

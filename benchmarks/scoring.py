@@ -37,6 +37,7 @@ import numpy as np
 from benchmarks.baselines import dynamic, harness, study
 from benchmarks.statistics import save
 from oodles import scoring
+from oodles.forward import Plan
 from oodles.models import load_model, load_tokenizer, resolve_model
 from oodles.packing import Sequences, pack
 from oodles.patterns import render
@@ -273,7 +274,7 @@ class Contender:
         return seconds * self.padded / sum(part.padded for part in parts)
 
 
-def our_way(model: Any, plans: Sequence[scoring.Plan]) -> Contender:
+def our_way(model: Any, plans: Sequence[Plan]) -> Contender:
     """oodles as a study evaluates: one plan per test set, one after the other."""
     parts, at = [], 0
     for plan in plans:
@@ -283,7 +284,7 @@ def our_way(model: Any, plans: Sequence[scoring.Plan]) -> Contender:
     return Contender("oodles", parts, timed(lambda works: np.concatenate([scoring.execute(model, p) for p in works])))
 
 
-def batch_sizes(plans: Iterable[scoring.Plan]) -> list[int]:
+def batch_sizes(plans: Iterable[Plan]) -> list[int]:
     """Tokens of each of our batches as the matrices see them, padding included."""
     return [len(batch) * max(row.length for row in batch) for plan in plans for batch in plan.packing.batches]
 
@@ -354,7 +355,7 @@ def measure(options: Options, say: Callable[[str], None] = print) -> dict[str, A
     sets = read_sets(load_suite("nli"), tokenizer)
     seed, sample = find_sample(sets, options.size)
     start = time.perf_counter()
-    plans = [scoring.prepare(model, tokenizer, one.prompts) for one in sample]
+    plans = scoring.prepare_all(model, tokenizer, [one.prompts for one in sample])
     prepared = time.perf_counter() - start
     answers = tuple(t[0] for t in plans[0].targets)
     lm_eval = harness.load(
@@ -389,6 +390,7 @@ def measure(options: Options, say: Callable[[str], None] = print) -> dict[str, A
         "agreement": {c.name: agreement(scores["oodles"], scores[c.name]) for c in contenders[1:]},
         "seconds": {name: [figure(s) for s in each] for name, each in seconds.items()},
         "seconds_preparation": figure(prepared),
+        "preparation_share": figure(prepared / statistics.median(seconds["oodles"])),
         "seconds_lm_eval_tokenising": figure(sum(lm_eval.tokenising[1:])),
         "gigaflops": [figure(2e-9 * rate) for rate in rates],
         "tokens": {

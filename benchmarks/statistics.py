@@ -31,10 +31,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from oodles import noise
-from oodles.estimates import Estimate, Recipe, estimate, usable_points
-from oodles.outcomes import Outcomes
-from oodles.series import Series
+from oodles import resample, residuals
+from oodles.estimates import Estimate, Recipe, as_correlations, estimate, usable_points
+from oodles.series import Series, shared_points
 
 Array = NDArray[np.float64]
 
@@ -74,6 +73,10 @@ class Scenario:
     saturated: bool = False
     drift: float = 0.0  # sd of a common drift towards one answer
     gaps: float = 0.0  # share of scores that are missing
+    starts: int = 0  # models that the runs start from, in turn; runs of one model share their step 0
+    far: float = 0.0  # how far a model is from the curve at step 0, in sd of a residual
+    fade: float = 0.0  # how long a run remembers that, in runs
+    begin: float | None = None  # in-domain score at step 0, where it is not the lowest of the run
 
 
 B = Scenario(offset=RESIDUAL)
@@ -100,9 +103,18 @@ SCENARIOS |= {
     "saturation": replace(B, saturated=True),
     "Yes drift": replace(B, drift=0.03),
     "missing steps": replace(B, gaps=0.2),
+    "shared step 0": replace(B, starts=1, far=1.0),
+    "shared step 0, far": replace(B, starts=1, far=4.0),
+    "shared step 0, far, log steps": replace(B, starts=1, far=4.0, log_steps=True),
+    "shared step 0, far, fading, log steps": replace(B, starts=1, far=4.0, fade=LENGTH, log_steps=True),
+    "shared step 0, far, mid-range": replace(B, starts=1, far=4.0, begin=0.7),
+    "shared step 0, far, mid-range, 8 steps": replace(B, starts=1, far=4.0, begin=0.7, steps=(8,)),
+    "shared step 0, far, mid-range, 3 models": replace(B, starts=3, far=4.0, begin=0.7),
+    "shared step 0, far, mid-range, walks": replace(B, starts=1, far=4.0, begin=0.7, offset=0.0, walk=True),
 }
+SHARED = tuple(name for name in SCENARIOS if name.startswith("shared step 0"))
 MAIN = tuple(name for name in SCENARIOS if name[1:2] == " " and name[0] in "ABCD" and " 9x" in name)
-HARD = tuple(name for name in SCENARIOS if name not in MAIN and " 3x" not in name)
+HARD = tuple(name for name in SCENARIOS if name not in (*MAIN, *SHARED) and " 3x" not in name)
 FEW = tuple(name for name in SCENARIOS if " 3x" in name)
 
 JACKKNIFE_POOLED, JACKKNIFE_RUN = "jackknife, pooled", "jackknife, run"
@@ -133,10 +145,13 @@ CHEAP = (JACKKNIFE_POOLED, JACKKNIFE_RUN, RUN_MEAN, "naive, pooled", "naive, run
 
 def simulate(scenario: Scenario, rho: float, draw: np.random.Generator) -> Series:
     """One data set: the scores of a group as the analysis sees them."""
-    counts, z, scores = _latent(scenario, rho, draw)
+    counts, z, scores = latent(scenario, rho, draw)
     runs = np.repeat(np.arange(scenario.runs), counts)
     observed_z = draw.binomial(int(IN_DOMAIN), np.clip(z, 0.01, 0.995)) / IN_DOMAIN
     observed = draw.binomial(SIZES.astype(int), np.clip(scores, 0.01, 0.995)) / SIZES
+    if scenario.starts:
+        first, of = _first_points(scenario, counts)
+        observed_z[first], observed[first] = observed_z[of], observed[of]
     if scenario.gaps:
         observed[draw.random(observed.shape) < scenario.gaps] = np.nan
     units = np.arange(scenario.runs) // scenario.share
@@ -156,7 +171,7 @@ def simulate(scenario: Scenario, rho: float, draw: np.random.Generator) -> Serie
     )
 
 
-def _latent(scenario: Scenario, rho: float, draw: np.random.Generator) -> tuple[list[int], Array, Array]:
+def latent(scenario: Scenario, rho: float, draw: np.random.Generator) -> tuple[list[int], Array, Array]:
     """Steps of each run, and the in-domain and OOD scores before any test set is drawn."""
     counts = [scenario.steps[r % len(scenario.steps)] for r in range(scenario.runs)]
     levels = _run_levels(scenario, draw)
@@ -166,7 +181,30 @@ def _latent(scenario: Scenario, rho: float, draw: np.random.Generator) -> tuple[
         times = _times(scenario, count)
         curves.append(_learning_curve(scenario, times, draw))
         scores.append(_latent_scores(scenario, curves[-1], times, rhos[run], levels[run], draw))
+    if scenario.starts:
+        _start_apart(scenario, rho, curves, scores, draw)
     return counts, np.concatenate(curves), np.concatenate(scores)
+
+
+def _start_apart(scenario: Scenario, rho: float, curves: list[Array], scores: list[Array], draw: Any) -> None:
+    """Give the runs of a model one step 0, which is off the curve and, if it fades, felt in the steps that follow."""
+    for model in range(scenario.starts):
+        away = draw.normal(size=len(SIZES))
+        for i, j in PAIRS:
+            away[j] = rho * away[i] + np.sqrt(1 - rho**2) * away[j]
+        away *= scenario.far * RESIDUAL
+        for run in range(model, len(scores), scenario.starts):
+            times = _times(scenario, len(curves[run]))
+            felt = np.exp(-times / scenario.fade) if scenario.fade else (times == 0).astype(float)
+            curves[run][0] = curves[run][0] if scenario.begin is None else scenario.begin
+            scores[run][0] = [float(link(curves[run][0])) for link in LINKS]
+            scores[run] += felt[:, None] * away
+
+
+def _first_points(scenario: Scenario, counts: list[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first point of every run, and that of the first run of its model."""
+    first = np.cumsum([0, *counts[:-1]])
+    return first, first[np.arange(len(counts)) % scenario.starts]
 
 
 def _times(scenario: Scenario, count: int) -> Array:
@@ -180,10 +218,10 @@ def _learning_curve(scenario: Scenario, times: Array, draw: np.random.Generator)
     pace = (0.08 if scenario.saturated else 0.25) * np.exp(0.3 * draw.normal())
     wobble = 0.004 if scenario.saturated else 0.015
     rising = 0.5 + (top - 0.5) * (1 - np.exp(-times / pace))
-    return np.asarray(rising + wobble * _process(times, 0.05, False, draw), dtype=float)
+    return np.asarray(rising + wobble * process(times, 0.05, False, draw), dtype=float)
 
 
-def _process(times: Array, length: float, walk: bool, draw: np.random.Generator) -> Array:
+def process(times: Array, length: float, walk: bool, draw: np.random.Generator) -> Array:
     """A Gaussian series with unit variance: short memory, or a random walk of mean variance 1."""
     if walk:
         steps = np.diff(times, prepend=times[0] - (times[1] - times[0]))
@@ -202,10 +240,10 @@ def _latent_scores(
     scenario: Scenario, z: Array, times: Array, rho: Array, level: Array, draw: np.random.Generator
 ) -> Array:
     columns = []
-    drift = scenario.drift * _process(times, 0.3, False, draw) if scenario.drift else np.zeros(len(times))
+    drift = scenario.drift * process(times, 0.3, False, draw) if scenario.drift else np.zeros(len(times))
     for pair, (i, j) in enumerate(PAIRS):
-        first = _process(times, LENGTH, scenario.walk, draw)
-        second = _process(times, LENGTH, scenario.walk, draw)
+        first = process(times, LENGTH, scenario.walk, draw)
+        second = process(times, LENGTH, scenario.walk, draw)
         second = rho[pair] * first + np.sqrt(1 - rho[pair] ** 2) * second
         for k, residual in ((i, first), (j, second)):
             columns.append(_score(scenario, z, k, RESIDUAL * residual + level[k]) + LOADINGS[k] * drift)
@@ -264,6 +302,57 @@ def judge(series: Series, recipe: Recipe) -> Outcome:
     return _collect(parts)
 
 
+KEPT, ONCE = ", step 0 kept", ", step 0 once"  # without either, points that runs share are dropped, as by default
+
+
+START = (
+    *(way + treated for way in (JACKKNIFE_POOLED, JACKKNIFE_RUN) for treated in ("", KEPT, ONCE)),
+    *(RUN_MEAN + treated for treated in ("", KEPT)),
+)
+
+
+def judge_start(series: Series, method: str) -> Outcome:
+    """One method on runs that share their step 0, which is dropped, kept, or counted once."""
+    recipe = METHODS[method.removesuffix(KEPT).removesuffix(ONCE)]
+    if method.endswith(KEPT):
+        return judge(series, recipe)
+    shared = shared_points(series)
+    return _counted_once(series, shared, recipe) if method.endswith(ONCE) else judge(series.at(~shared), recipe)
+
+
+def _counted_once(series: Series, shared: NDArray[np.bool_], recipe: Recipe) -> Outcome:
+    """A point that k runs share counts 1/k in each of them: weighted least squares with run intercepts."""
+    same = np.unique(np.column_stack([series.steps, series.covariates]), axis=0, return_inverse=True)[1].ravel()
+    weights = np.where(shared, 1.0 / np.bincount(same)[same], 1.0)
+    design = residuals.make_design(series.covariates, series.runs, method=recipe.method, within="pooled")
+    basis, scores, ridge = design.basis, series.scores, design.ridge
+    if recipe.within == "run":
+        total = np.bincount(series.runs, weights=weights)[:, None]
+        means = [np.zeros((len(total), columns.shape[1])) for columns in (basis, scores)]
+        for mean, columns in zip(means, (basis, scores), strict=True):
+            np.add.at(mean, series.runs, weights[:, None] * columns)
+        basis, scores = (c - (m / total)[series.runs] for c, m in zip((basis, scores), means, strict=True))
+        ridge = ridge + 1.0 / len(ridge)
+    root = np.sqrt(weights)[:, None]
+    weighted = residuals.Design(basis=root * basis, penalty=design.penalty, ridge=ridge)
+    moments = residuals.unit_moments(weighted, root * scores, series.units)
+    n_units = len(series.unit_names)
+    summed = moments.weighted(np.vstack([np.ones(n_units), resample.jackknife_weights(n_units)]))
+    solved, _, _ = residuals.coefficients(weighted, summed, recipe.smoothing)
+    products = residuals.residual_products(summed, solved)
+    r = as_correlations(products)
+    found = resample.jackknife_interval(r[0], r[1:], level=recipe.level)
+    i, j = np.array(PAIRS).T
+    own = products[0]
+    return Outcome(
+        r=r[0][i, j],
+        low=found.low[i, j],
+        high=found.high[i, j],
+        p_val=found.p_val[i, j],
+        products=np.column_stack([own[i, i], own[j, j], own[i, j]]),
+    )
+
+
 def _collect(parts: list[tuple[Estimate, int, int]]) -> Outcome:
     def pick(matrix: str) -> Array:
         return np.array([getattr(f.interval, matrix)[i, j] for f, i, j in parts])
@@ -285,7 +374,10 @@ def score_cell(name: str, rho: float, methods: tuple[str, ...], n_sets: int, see
     for _ in range(n_sets):
         series = simulate(SCENARIOS[name], rho, draw)
         for method in methods:
-            said[method].append(judge(_with_units(series, method), METHODS[method.removesuffix(RUNS_AS_UNITS)]))
+            if name in SHARED:
+                said[method].append(judge_start(series, method))
+            else:
+                said[method].append(judge(_with_units(series, method), METHODS[method.removesuffix(RUNS_AS_UNITS)]))
     return {method: _summarise(outcomes, method) for method, outcomes in said.items()}
 
 
@@ -320,83 +412,6 @@ def _summarise(outcomes: list[Outcome], method: str) -> dict[str, Any]:
 
 def _share(hits: NDArray[np.bool_], known: NDArray[np.bool_]) -> float:
     return float(hits[known].mean()) if known.any() else float("nan")
-
-
-# Noise of finite test sets -------------------------------------------------------------------------------------------
-
-STABILITIES = (0.0, 0.5, 0.8, 0.95)
-ITEM_SIZES = ((635, 2126), (2126, 9815))
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Simulated:
-    """Per-example outcomes that never were a table."""
-
-    correct: dict[str, NDArray[np.int8]]
-    clusters: dict[str, NDArray[np.int64]]
-
-    def outcomes(self, _series: Series, name: str, _values: Array) -> tuple[Outcomes | None, str]:
-        if name not in self.correct:
-            return None, f"{name}: no records"
-        return Outcomes(correct=self.correct[name], clusters=self.clusters[name], shared=True), ""
-
-
-def simulate_items(
-    sizes: tuple[int, int], rho: float, stability: float, draw: np.random.Generator, per_template: int = 1
-) -> tuple[Series, Simulated]:
-    """Two sets of examples, shared by 9 runs of 60 steps; a share of each example's luck never changes.
-
-    `per_template` examples that share a template share that constant part.
-    """
-    scenario = Scenario(steps=(60,))
-    base = simulate(scenario, rho, draw)  # for its names and shape
-    _, z, scores = _latent(scenario, rho, draw)
-    latent = np.clip(scores[:, :2], 0.01, 0.99)
-    covariates = draw.binomial(int(IN_DOMAIN), np.clip(z, 0.01, 0.995)) / IN_DOMAIN
-    correct, clusters = {}, {}
-    for k, size in enumerate(sizes):
-        template = np.arange(size) // per_template
-        constant = np.sqrt(stability) * draw.normal(size=int(template.max()) + 1)[template]
-        luck = constant + np.sqrt(1 - stability) * draw.normal(size=(len(latent), size))
-        correct[f"set{k}"] = (luck < special.ndtri(latent[:, [k]])).astype(np.int8)
-        clusters[f"set{k}"] = template
-    scores = np.column_stack([correct[f"set{k}"].mean(axis=1, dtype=float) for k in range(2)])
-    series = replace(
-        base,
-        test_sets=("set0", "set1"),
-        covariates=covariates[:, None],
-        scores=scores,
-        sizes=np.broadcast_to(np.array(sizes, dtype=float), scores.shape).copy(),
-    )
-    return series, Simulated(correct, clusters)
-
-
-def score_noise(
-    sizes: tuple[int, int], rho: float, stability: float, n_sets: int, seed: int, per_template: int = 1
-) -> dict[str, Any]:
-    """Median of the corrected correlation, and how often its interval covers the truth."""
-    draw = np.random.default_rng([seed, zlib.crc32(f"{sizes} {rho} {stability} {per_template}".encode())])
-    plain, paired, low, high, binomial, reliability = [], [], [], [], [], []
-    for _ in range(n_sets):
-        series, items = simulate_items(sizes, rho, stability, draw, per_template)
-        found = estimate(series, Recipe())
-        exact = noise.correct(found, items, metric="accuracy", method="gam", level=0.95)
-        ranged = noise.correct(found, None, metric="accuracy", method="gam", level=0.95)
-        plain.append(found.r[0, 1])
-        paired.append(exact.r[0, 1])
-        low.append(exact.low[0, 1])
-        high.append(exact.high[0, 1])
-        binomial.append(ranged.high[0, 1])
-        reliability.append(exact.reliability)
-    covered = [a <= rho <= b for a, b in zip(low, high, strict=True)]
-    return {
-        "data_sets": n_sets,
-        "uncorrected": float(np.nanmedian(plain)),
-        "binomial": float(np.nanmedian(binomial)),
-        "paired": float(np.nanmedian(paired)),
-        "covered": float(np.mean(covered)),
-        "reliability": [round(float(v), 3) for v in np.nanmedian(reliability, axis=0)],
-    }
 
 
 # Speed ---------------------------------------------------------------------------------------------------------------
@@ -480,7 +495,6 @@ def plan(long: bool) -> Iterator[tuple[str, Callable[[int], Any]]]:
         for rho in RHOS if long else (0.0, 0.6):
             yield _cell_work(name, rho, CHEAP, sets)
     if not long:
-        yield _noise_work((635, 2126), 0.6, 0.8, 5)
         return
     for name in (*FEW, *HARD):
         methods: tuple[str, ...] = CHEAP
@@ -493,16 +507,13 @@ def plan(long: bool) -> Iterator[tuple[str, Callable[[int], Any]]]:
             )
         for rho in (0.0, 0.6):
             yield _cell_work(name, rho, methods, 500)
+    for name in SHARED:
+        for rho in RHOS:
+            yield _cell_work(name, rho, START, 500)
     others = tuple(method for method in METHODS if method not in CHEAP)
     for name in ("A 9x20", "B 9x20", "C 9x20", "D 9x20"):
         for rho in (0.0, 0.6):
             yield _cell_work(name, rho, others, 300, "others: ")
-    for sizes in ITEM_SIZES:
-        for rho in RHOS:
-            for stability in STABILITIES:
-                yield _noise_work(sizes, rho, stability, 150)
-    for stability in (0.5, 0.8):
-        yield _noise_work((635, 2126), 0.6, stability, 150, per_template=5)
     yield "speed", measure_speed
 
 
@@ -510,14 +521,6 @@ def _cell_work(
     name: str, rho: float, methods: tuple[str, ...], sets: int, prefix: str = ""
 ) -> tuple[str, Callable[[int], Any]]:
     return f"{prefix}{name}, rho {rho}", lambda seed: score_cell(name, rho, methods, sets, seed)
-
-
-def _noise_work(
-    sizes: tuple[int, int], rho: float, stability: float, sets: int, per_template: int = 1
-) -> tuple[str, Callable[[int], Any]]:
-    label = f"noise: n {sizes[0]} and {sizes[1]}, rho {rho}, stable {stability}"
-    label += f", {per_template} per template" if per_template > 1 else ""
-    return label, lambda seed: score_noise(sizes, rho, stability, sets, seed, per_template)
 
 
 def run(long: bool, seed: int, out: Path | None, only: str = "") -> dict[str, Any]:
@@ -567,6 +570,7 @@ def markdown(found: dict[str, Any]) -> str:
         ("Nine runs, scenarios A to D", MAIN, ""),
         ("Three runs: no test is offered", FEW, ""),
         ("Harder scenarios, nine runs of 20 steps where not said otherwise", HARD, ""),
+        ("Runs that share their step 0: dropped (the default), kept, counted once", SHARED, ""),
         ("Every other method offered", MAIN, "others: "),
     ]
     text = []
@@ -574,16 +578,6 @@ def markdown(found: dict[str, Any]) -> str:
         rows = [row for name in names for row in _cell_rows(cells, name, prefix)]
         if rows:
             text += [f"### {title}", "", CELL_HEAD, "|---|---|---|---|---|---|---|", *rows, ""]
-    rows = [_noise_row(label, cell) for label, cell in cells.items() if label.startswith("noise")]
-    if rows:
-        text += [
-            "### Correction for noise of finite test sets",
-            "",
-            NOISE_HEAD,
-            "|---|---|---|---|---|---|---|",
-            *rows,
-            "",
-        ]
     if "speed" in cells:
         text += ["### Speed", "", _speed_text(cells["speed"]), ""]
     return "\n".join(text)
@@ -593,7 +587,6 @@ CELL_HEAD = (
     "| scenario | method | data sets | rejected at rho 0, % | covered at rho 0 / .3 / .6, % | half width at 0 "
     "| estimand at rho 0, four pairs |"
 )
-NOISE_HEAD = "| examples in the two sets | rho | stable share | uncorrected | binomial | corrected | covered, % |"
 
 
 def _cell_rows(cells: dict[str, Any], name: str, prefix: str) -> Iterator[str]:
@@ -606,15 +599,6 @@ def _cell_rows(cells: dict[str, Any], name: str, prefix: str) -> Iterator[str]:
             f"| {name} | {method} | {null['data_sets']} | {100 * null['rejected']:.1f} | {covered} "
             f"| {null['half_width']:.2f} | {targets} |"
         )
-
-
-def _noise_row(label: str, cell: dict[str, Any]) -> str:
-    sizes, rho, stable, *rest = label.removeprefix("noise: n ").split(", ")
-    more = f", {rest[0]}" if rest else ""
-    return (
-        f"| {sizes}{more} | {rho[4:]} | {stable[7:]} | {cell['uncorrected']:.3f} | {cell['binomial']:.3f} "
-        f"| {cell['paired']:.3f} | {100 * cell['covered']:.1f} |"
-    )
 
 
 def _speed_text(speed: dict[str, Any]) -> str:
@@ -635,17 +619,17 @@ def _speed_text(speed: dict[str, Any]) -> str:
     )
 
 
-def put_into(page: Path, tables: str) -> None:
+def put_into(page: Path, tables: str, begin: str = BEGIN, end: str = END) -> None:
     """Replace what stands between the two marks of a page."""
-    before, rest = page.read_text().split(BEGIN, 1)
-    after = rest.split(END, 1)[1]
-    page.write_text(f"{before}{BEGIN}\n\n{tables}\n{END}{after}")
+    before, rest = page.read_text().split(begin, 1)
+    after = rest.split(end, 1)[1]
+    page.write_text(f"{before}{begin}\n\n{tables}\n{end}{after}")
 
 
-def merge(source: Path, target: Path) -> None:
-    """Put the results under the key `statistics` of the benchmark file."""
+def merge(source: Path, target: Path, key: str = "statistics") -> None:
+    """Put the results under a key of the benchmark file."""
     everything = json.loads(target.read_text()) if target.is_file() else {}
-    everything["statistics"] = json.loads(source.read_text())
+    everything[key] = json.loads(source.read_text())
     save(target, everything)
 
 

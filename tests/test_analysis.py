@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import io
 import json
+import os
+from pathlib import Path
 
 import pandas as pd
 import pytest
 from rich.console import Console
 
+from conftest import missing
 from oodles import __version__
 from oodles.analysis import analyse, read_results, render_terminal, write_results
 from oodles.errors import DataError, StoreError
 from oodles.longtable import read_table
-from test_correlate import simulated
+from oodles.report import write_report
+from oodles.tables import latex_table
+from test_correlate import from_one_model, simulated
 
 
 def test_round_trip_is_exact(tmp_path):
@@ -77,7 +82,7 @@ def test_bad_folders_are_one_line(tmp_path):
     with pytest.raises(DataError, match="schema 99, this version reads 1"):
         read_results(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot be made a folder"):
+    with pytest.raises(StoreError, match="is there and is no folder"):
         write_results(analyse(simulated(runs=3)), tmp_path / "file")
 
 
@@ -99,3 +104,48 @@ def test_options_reach_the_changes():
     found = analyse(table, by=("train_set",), level=0.9, in_domain="mnli")
     assert list(found.changes.columns[:2]) == ["train_set", "test_set"]
     assert found.result.settings["level"] == 0.9
+
+
+def test_raw_correlations_are_shown_where_in_domain_scores_hardly_differ(tmp_path):
+    table = simulated(runs=6, rho=0.9)
+    flat = analyse(table.assign(value=table["value"].where(table["test_set"] != "mnli", 0.8)))
+    shown = {}
+    for name, found in (("flat", flat), ("plain", analyse(table))):
+        console = Console(file=io.StringIO(), width=160)
+        render_terminal(found, console)
+        write_report(found.long_table, found, tmp_path / f"{name}.html")
+        text = (tmp_path / f"{name}.html").read_text()
+        shown[name] = ("r raw" in console.file.getvalue(), "r raw" in text, "raw" in latex_table(found.result))
+    assert shown == {"flat": (True, True, True), "plain": (False, False, False)}
+    assert "In-domain performance hardly differs here" in (tmp_path / "flat.html").read_text()
+
+
+def test_changes_have_the_same_unit_as_correlations():
+    found = analyse(simulated(runs=6), unit="seed")
+    assert set(found.changes["n_units"]) == set(found.result.table["n_units"]) == {3}
+
+
+def test_shared_points_stay_in_trajectories_and_changes():
+    table = from_one_model()
+    found = analyse(table)
+    assert (found.long_table["step"] == 0).sum() == 27
+    assert (found.changes["first_step"] == 0).all()
+    assert 0 not in set(found.robustness["step"])
+
+
+def test_berts_of_a_feather_stand_though_nothing_could_be_held_fixed():
+    """McCoy et al. 2020: MNLI accuracy of 100 BERTs varies less than its binomial error, HANS varies a lot."""
+    file = Path(os.environ.get("OODLES_DATA", "")) / "real" / "berts_of_a_feather.csv"
+    if not file.is_file():
+        missing("the published accuracies of 100 BERTs: set OODLES_DATA")
+    sets = {"MNLI dev acc.": 9815, "Lexical (nonent)": 5000, "Subseq (nonent)": 5000, "Constituent (nonent)": 5000}
+    table = pd.read_csv(file).melt("Run", list(sets), "test_set").rename(columns={"Run": "run"}).assign(step=0)
+    found = analyse(table.assign(n=table["test_set"].map(sets)), in_domain="MNLI dev acc.", within="pooled")
+    pair = found.result.table.set_index(["a", "b"]).loc["Lexical (nonent)", "Subseq (nonent)"]
+    assert (pair["r"], pair["r_raw"]) == pytest.approx((0.767, 0.781), abs=0.001)
+    assert pair["p_holm"] < 0.001
+    said = "in-domain scores hardly differ (sd 0.0024, sampling error 0.0037 of 9815 examples)"
+    assert said in pair["caveats"]
+    (verdict,) = found.verdicts
+    assert "held fixed" not in verdict.sentence
+    assert "hardly differs here and explains next to nothing" in verdict.sentence

@@ -304,6 +304,7 @@ def test_severities_are_what_scripts_rely_on() -> None:
         "count-differs",
         "kept-differs",
         "shots-in-test",
+        "same-rows",
         "answer-space",
         "answer-joins",
         "answer-same",
@@ -326,3 +327,18 @@ def test_how_many_prompts_were_shortened_is_recorded_and_shown(suite: Path, tiny
     assert oodles("report", out).returncode == 0
     name, count = next((n, c) for n, c in shortened.items() if c)
     assert f"{name}: {count} of 12 prompts were shortened to fit" in (out / "report.html").read_text()
+
+
+def test_two_test_sets_with_the_same_rows_stop_a_study(suite: Path, tiny_model: Path) -> None:
+    lines = (suite.parent / "away.csv").read_text().splitlines()
+    (suite.parent / "far.csv").write_text(
+        "\n".join([lines[0], *(line.upper().replace(",C", ",c").replace(",E", ",e") for line in reversed(lines[1:]))])
+    )
+    told = found(suite)
+    assert told["same-rows"] == "away, far: the 12 examples of away are those of far, with the same answers"
+    done = oodles("check", suite.parent / "study.toml", "--json")
+    assert "same-rows" in json.loads(done.stdout)["stops"]
+    (suite.parent / "far.csv").write_text("\n".join(lines[:4]))
+    told = found(suite)
+    assert "same-rows" not in told
+    assert told["rows-shared"] == "away, far: 3 examples are in both: 12 different ones in away, 3 in far"

@@ -20,12 +20,12 @@ from oodles import callback
 from oodles.budget import Budget, budget_of, describe_budget, in_units, rows, total
 from oodles.config import load_study
 from oodles.footprint import Shapes, draw_footprint, scoring_bytes, training_bytes
+from oodles.forward import causal_lm, hidden_states
 from oodles.grid import expand
 from oodles.launch import run
 from oodles.models import attach_lora, load_tokenizer
 from oodles.patterns import render
 from oodles.records import Recipe
-from oodles.scoring import causal_lm, hidden_states
 from oodles.store import RunFolder, read_scores, run_folders
 from oodles.tokens import start_tokens
 from oodles.train import Candidates

@@ -51,3 +51,28 @@ def test_groups_and_metrics():
     assert len(changes(table, by=("train_set",))) == 2
     with pytest.raises(ConfigError, match="metric 'f1' is not in the table"):
         changes(table, metric="f1")
+
+
+def test_the_unit_is_what_is_independent():
+    """Three runs of each of four seeds: the interval is Student's over seeds."""
+    draw = np.random.default_rng(0)
+    of_seed = draw.normal(0.2, 0.05, size=4)
+    gains = (of_seed[:, None] + 0.001 * draw.normal(size=(4, 3))).ravel()
+    table = table_of(gains).assign(seed=lambda t: t["run"].str[1:].astype(int) // 3)
+    row = changes(table, unit="seed").iloc[0]
+    low, high = stats.t.interval(0.95, 3, np.mean(gains), stats.sem(gains.reshape(4, 3).mean(axis=1)))
+    assert (row["change"], row["low"], row["high"]) == pytest.approx((np.mean(gains), low, high))
+    assert (row["n_runs"], row["n_units"]) == (12, 4)
+    assert row["caveats"] == ["4 independent units: the interval is approximate"]
+    runs = changes(table).iloc[0]
+    assert runs["high"] - runs["low"] < 0.6 * (row["high"] - row["low"])
+    with pytest.raises(ConfigError, match="--unit sed: no such column"):
+        changes(table, unit="sed")
+
+
+def test_no_change_of_a_share_is_beyond_one():
+    row = changes(table_of([0.4, -0.45])).iloc[0]
+    assert (row["low"], row["high"]) == (-1, 1)
+    assert row["caveats"][-1] == "the runs differ so much that the interval is cut at the largest change possible"
+    percent = table_of([0.4, -0.45]).assign(value=lambda t: 100 * t["value"])
+    assert changes(percent).iloc[0]["high"] > 100

@@ -100,3 +100,56 @@ def test_unknown_verbs_and_flags_exit_2() -> None:
     assert oodles("analize").returncode == 2
     assert oodles("run").returncode == 2
     assert oodles("suites", "--jsn").returncode == 2
+
+
+@pytest.fixture
+def scores(tmp_path: Path) -> Path:
+    """A table without roles: two in-domain sets, two models, three OOD sets."""
+    from test_correlate import simulated
+
+    table = simulated(runs=6, sets=("mnli", "hans", "paws", "rte", "snli")).drop(columns=["role", "train_set"])
+    table["model"] = table["run"].map(lambda run: "small" if int(run[-1]) < 3 else "large")
+    table.to_csv(tmp_path / "scores.csv", index=False)
+    return tmp_path / "scores.csv"
+
+
+@pytest.mark.parametrize("nothing", ["none", ""])
+def test_no_grouping_by_command_line(scores: Path, nothing: str) -> None:
+    done = oodles("analyse", scores, "--in-domain", "mnli", "--by", nothing, "--json")
+    assert done.returncode == 0, done.stderr
+    pairs = json.loads(done.stdout)
+    assert all("model" not in pair and pair["n_runs"] == 6 for pair in pairs)
+    grouped = json.loads(oodles("analyse", scores, "--in-domain", "mnli", "--by", "model", "--json").stdout)
+    assert {(pair["model"], pair["n_runs"]) for pair in grouped} == {("small", 3), ("large", 3)}
+    report = oodles("report", scores, "--in-domain", "mnli", "--by", nothing, "--out", scores.parent / "report.html")
+    assert report.returncode == 0, report.stderr
+    both = oodles("analyse", scores, "--in-domain", "mnli", "--by", "none", "--by", "model")
+    assert both.returncode == 2
+    assert (
+        both.stderr.strip()
+        == "ConfigError: --by none: no grouping, but --by model is given, too; leave one of them out"
+    )
+
+
+def test_every_in_domain_set_that_is_named_counts(scores: Path) -> None:
+    done = oodles("analyse", scores, "--in-domain", "mnli", "--in-domain", "snli", "--by", "none", "--json")
+    pairs = json.loads(done.stdout)
+    assert {name for pair in pairs for name in (pair["a"], pair["b"])} == {"hans", "paws", "rte"}
+    done = oodles(
+        "analyse", scores, "--in-domain", "mnli", "--test-set", "hans", "--test-set", "rte", "--by", "none", "--json"
+    )
+    assert {(pair["a"], pair["b"]) for pair in json.loads(done.stdout)} == {("hans", "rte")}
+
+
+def test_options_about_chance_and_shared_points(scores: Path) -> None:
+    plain = oodles("analyse", scores, "--in-domain", "mnli").stdout
+    assert "chance is not known for mnli" in plain
+    told = oodles("analyse", scores, "--in-domain", "mnli", "--chance", "0.5", "--shared-start", "keep").stdout
+    assert "chance is not known" not in told
+    for arguments, message in (
+        (["--chance", "5"], "chance is 5; expected the score of guessing, between 0 and 1"),
+        (["--shared-start", "once"], "shared_start 'once' is not known; known: drop, keep"),
+    ):
+        done = oodles("analyse", scores, "--in-domain", "mnli", *arguments)
+        assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1)
+        assert message in done.stderr

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from conftest import missing
 from oodles.correlate import PAIR_COLUMNS, partial_correlations
 from oodles.errors import OodlesError
 from oodles.residuals import METHODS
@@ -79,7 +82,7 @@ def test_every_combination_gives_an_answer(method, within, correlation):
 def test_ordinary_tables_have_no_alarming_caveats():
     table = simulated(runs=9, steps=20, rho=0.5).drop(columns="seed")
     result = partial_correlations(table, within=("pooled", "run", "separate"))
-    assert result.caveats == ("number of answers is not known: chance taken as 0.5",)
+    assert [text.split(" (")[0] for text in result.caveats] == ["chance is not known for mnli"]
     allowed = ("no per-example records", "pooled and within-run correlations differ")
     assert all(text.startswith(allowed) for text in said(result)), set(said(result))
 
@@ -265,8 +268,10 @@ def test_answers_that_hardly_vary_and_scores_at_chance_are_said():
     assert "hans: answers nearly constant (one answer above 95%) at 60 of 60 points" in texts
     assert not any(text.startswith("paws: answers") for text in texts)
     assert any(text.startswith("in-domain never rose above chance in 6 of 6 runs") for text in texts)
-    assert not any("chance taken" in text for text in result.caveats)
-    assert any("chance taken as 0.5" in text for text in partial_correlations(table).caveats)
+    assert not any("chance is not known" in text for text in result.caveats)
+    unknown = partial_correlations(table)
+    assert any(text.startswith("chance is not known for mnli") for text in unknown.caveats)
+    assert not any("never rose" in text for text in said(unknown))
     lower = partial_correlations(table, chance=0.25)
     assert not any("never rose" in text for text in said(lower))
 
@@ -328,6 +333,8 @@ def test_small_in_domain_sets_are_said():
         ({"by": ("modl",)}, "did you mean 'model'"),
         ({"unit": "sed"}, "did you mean 'seed'"),
         ({"in_domain": "mlni"}, "did you mean 'mnli'"),
+        ({"shared_start": "kep"}, "shared_start 'kep' is not known; did you mean 'keep'"),
+        ({"chance": 5}, "chance is 5; expected the score of guessing, between 0 and 1"),
     ],
 )
 def test_bad_options_are_one_line(options, message):
@@ -464,3 +471,123 @@ def test_a_million_rows():
     result = partial_correlations(wide, in_domain="mnli")
     assert len(wide) == 1_000_000
     assert len(result.table) == 4 * 3 * 2
+
+
+def from_one_model(runs=9, seed=0):
+    """Runs whose OOD residuals are unrelated, from one model that is far off the curve in both sets alike."""
+    table = simulated(runs=runs, rho=0.0, seed=seed, sets=("mnli", "hans", "paws"))
+    start = {"mnli": 0.65, "hans": 0.75, "paws": 0.75}
+    table["value"] = table["value"].where(table["step"] != 0, table["test_set"].map(start))
+    return table
+
+
+def test_a_step_0_that_runs_share_is_left_out_and_said():
+    table = from_one_model()
+    dropped, kept = partial_correlations(table), partial_correlations(table, shared_start="keep")
+    check_promises(dropped)
+    within = {name: found.table.set_index("within").loc["run"] for name, found in (("d", dropped), ("k", kept))}
+    assert within["k"]["r"] > 0.7  # the one point makes a correlation that no run has
+    assert within["k"]["p_val"] < 0.001
+    assert abs(within["d"]["r"]) < 0.3
+    assert within["d"]["p_val"] > 0.05
+    assert (within["d"]["n_steps"], within["k"]["n_steps"]) == (81, 90)
+    left_out = "step 0 is the same in 9 runs: 9 of 90 points left out, being no observation of one run"
+    assert all(left_out in caveats for caveats in dropped.table["caveats"])
+    assert all("counted in each of them" in " ".join(caveats) for caveats in kept.table["caveats"])
+    without = partial_correlations(table[table["step"] != 0])
+    assert dropped.table["r"].to_numpy() == pytest.approx(without.table["r"].to_numpy())
+    assert (dropped.settings["shared_start"], kept.settings["shared_start"]) == ("drop", "keep")
+
+
+def test_a_step_0_that_is_nearly_shared_is_said_and_kept():
+    table = from_one_model()
+    other = (table["step"] == 0) & table["run"].isin(["m_mnli_1", "m_mnli_4"])
+    table["value"] += np.where(other & (table["test_set"] == "hans"), 0.001 * (1 + (table["run"] == "m_mnli_4")), 0.0)
+    result = partial_correlations(table)
+    assert any(text.startswith("step 0 of 2 runs is nearly that of another run") for text in said(result))
+    assert any("step 0 is the same in 7 runs: 7 of 90 points left out" in text for text in said(result))
+    assert not any("nearly that" in text for text in said(partial_correlations(from_one_model())))
+    assert not any("nearly that" in text for text in said(partial_correlations(simulated())))
+
+
+def test_each_model_of_a_pooled_group_may_have_its_own_step_0():
+    one, other = from_one_model(5), from_one_model(5, seed=1)
+    other["run"], other["value"] = other["run"] + "_b", other["value"].where(other["step"] != 0, other["value"] - 0.1)
+    result = partial_correlations(pd.concat([one, other]), by=("train_set",))
+    assert (result.table["n_steps"] == 90).all()
+    assert any("step 0 is the same in 10 runs: 10 of 100 points" in text for text in said(result))
+
+
+def test_published_runs_of_clip_do_not_correlate_by_their_common_step_0():
+    """ImageNet-A with -R within nine fine-tunings of CLIP: .94 with the common step 0, -.14 without it."""
+    file = Path(os.environ.get("OODLES_DATA", "")) / "real" / "clip_finetune_wiseft.csv"
+    if not file.is_file():
+        missing("the published results of CLIP: set OODLES_DATA")
+    table = pd.read_csv(file)
+    table = table[(table["part"] == "finetune") & (table["model"] == "ViT-B-32-quickgelu")]
+    table = table[table.groupby("run")["test_set"].transform("nunique") == 6]
+
+    def within_runs(**options):
+        found = partial_correlations(table, within="run", **options).table
+        return found[(found["a"] == "ImageNetA") & (found["b"] == "ImageNetR")].iloc[0]
+
+    assert within_runs(shared_start="keep")["r"] == pytest.approx(0.935, abs=0.001)
+    dropped = within_runs()
+    assert dropped["r"] == pytest.approx(-0.137, abs=0.001)
+    assert dropped["low"] < 0 < dropped["high"]
+
+
+def test_a_set_that_rests_on_one_run_says_which():
+    table = simulated(runs=6, level=0.0)
+    still = (table["test_set"] == "hans") & (table["run"] != "m_mnli_2")
+    table["value"] = table["value"].mask(still, 0.7)
+    result = partial_correlations(table)
+    check_promises(result)
+    rows = result.table[(result.table["a"] == "hans") & (result.table["within"] == "pooled")]
+    assert np.isfinite(rows["r"]).all()
+    assert rows[["low", "high", "p_val"]].isna().all(axis=None)
+    assert all("no interval: hans rests on m_mnli_2 alone" in caveats for caveats in rows["caveats"])
+
+
+def test_nothing_is_corrected_where_there_is_no_correlation():
+    table = simulated()
+    z = table.loc[table["test_set"] == "mnli", ["run", "step", "value"]].rename(columns={"value": "z"})
+    table = table.merge(z, on=["run", "step"])
+    table["value"] = table["value"].where(table["test_set"] != "hans", 0.1 + 0.8 * table["z"])
+    result = partial_correlations(table, method="linear")
+    rows = result.table[result.table["a"] == "hans"]
+    assert rows["r"].isna().all()
+    assert rows[["r_corrected", "r_corrected_low", "r_corrected_high"]].isna().all(axis=None)
+    assert set(rows["corrected_by"]) == {"none"}
+
+
+def test_units_without_a_correlation_of_their_own_are_not_counted():
+    table = simulated(runs=6)
+    still = (table["test_set"] == "hans") & table["run"].isin(["m_mnli_0", "m_mnli_1"])
+    table["value"] = table["value"].mask(still, 0.7)
+    rows = partial_correlations(table, within="separate").table
+    few = rows[rows["a"] == "hans"]
+    assert (few["n_units"] == 4).all()
+    assert few["p_val"].isna().all()
+    assert all("2 of 6 runs have no correlation of their own" in caveats for caveats in few["caveats"])
+    assert (rows.loc[rows["a"] == "paws", "n_units"] == 6).all()
+
+
+@pytest.mark.parametrize("odd", [0.80, 0.801])
+def test_in_domain_scores_that_hardly_differ_are_said_with_the_raw_correlation(odd):
+    table = simulated(runs=9, rho=0.9).drop(columns="n")
+    inside = np.flatnonzero(table["test_set"] == "mnli")
+    values = table["value"].to_numpy(copy=True)
+    values[inside], values[inside[17]] = 0.8, odd
+    result = partial_correlations(table.assign(value=values))
+    check_promises(result)
+    assert all(any(text.startswith("in-domain scores hardly differ") for text in c) for c in result.table["caveats"])
+    assert result.table["r_raw"].to_numpy() == pytest.approx(result.table["r"].to_numpy(), abs=0.05)
+    (verdict,) = verdicts(result)
+    assert "held fixed" not in verdict.sentence
+    assert "In-domain performance hardly differs here and explains next to nothing" in verdict.sentence
+    assert verdict.sentence.startswith("Yes")
+
+
+def test_in_domain_scores_that_differ_are_not_said_to_hardly_differ():
+    assert not any("hardly differ" in text for text in said(partial_correlations(simulated())))

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from oodles import resample
-from oodles.estimates import Recipe, as_correlations, estimate, near_zero, usable_points, weighted_ranks
+from oodles.estimates import Recipe, as_correlations, estimate, near_zero, resolution, usable_points, weighted_ranks
 from oodles.series import Series
 
 
@@ -115,3 +115,72 @@ def test_one_run_has_an_estimate_and_no_interval():
     found = estimate(make(runs=1), Recipe())
     assert np.isfinite(found.r).all()
     assert np.isnan(found.interval.low).all()
+
+
+@pytest.mark.parametrize("interval", ["jackknife", "bootstrap", "bootstrap-percentile"])
+@pytest.mark.parametrize("within", ["pooled", "run"])
+def test_a_set_that_moves_in_one_run_only_has_no_interval(within, interval):
+    """Without that run rounding error is left of it, 1e-14, and correlations of rounding errors are no replicates."""
+    for seed in range(20):
+        series, draw = make(runs=6, seed=seed), np.random.default_rng(seed)
+        level = (0.5, 0.7, 0.31)[seed % 3]
+        scores = series.scores.copy()
+        scores[:, 0] = np.where(series.runs == 0, level + 0.05 * draw.normal(size=len(scores)), level)
+        found = estimate(replace(series, scores=scores), Recipe(within=within, interval=interval, n_resamples=200))
+        assert np.isfinite(found.r[0, 1])
+        assert np.isnan([found.interval.low[0, 1], found.interval.high[0, 1], found.interval.p_val[0, 1]]).all()
+        assert np.isnan(found.left_out[0, 0, 0])
+        assert np.isfinite(found.left_out[1:]).all()
+        assert np.isfinite(found.interval.p_val[1, 2])  # of the others nothing is lost
+
+
+def test_the_smallest_difference_that_scores_can_show():
+    values, unknown = np.array([0.25, 0.5, 0.75]), np.full(3, np.nan)
+    assert resolution(values, np.full(3, 400.0)) == 1 / 400
+    assert resolution(values, unknown) == 0.01
+    assert resolution(np.array([0.1, 1 / 3, 0.5]), unknown) == 0
+    assert resolution(100 * values, np.full(3, 400.0)) == 1  # percentages
+
+
+@pytest.mark.parametrize("slope", [0.3, 0.8, 1.5])
+@pytest.mark.parametrize("method", ["linear", "gam"])
+def test_residuals_that_are_the_rounding_of_the_scores_are_none(method, slope):
+    """Exact functions of the in-domain score, published with four decimals: what is left of them is their rounding."""
+    series = make(sets=2)
+    z = series.covariates
+    scores = np.column_stack([0.2 + slope * z[:, 0], 0.1 + 0.7 * slope * z[:, 0]])
+    unknown = np.full_like(scores, np.nan)
+    rounded = replace(
+        series, covariates=z.round(4), scores=scores.round(4), sizes=unknown, covariate_sizes=unknown[:, :1]
+    )
+    assert np.isnan(estimate(rounded, Recipe(method=method)).r).all()
+    wide = replace(rounded, scores=(scores + 0.02 * series.scores).round(4))
+    assert np.isfinite(estimate(wide, Recipe(method=method)).r).all()
+
+
+def test_what_a_curve_misses_of_an_exact_relation_is_no_residual():
+    """Squares of the in-domain score: the spline misses 1e-4 of both in the same places, which correlates."""
+    series = make(sets=2)
+    z = series.covariates[:, 0]
+    scores, unknown = np.column_stack([z**2, z**2 + 1e-6 * series.scores[:, 1]]), np.full((len(z), 2), np.nan)
+    assert np.isnan(estimate(replace(series, scores=scores, sizes=unknown), Recipe()).r).all()
+    noisy = replace(series, scores=scores + 0.05 * series.scores, sizes=unknown)
+    assert np.isfinite(estimate(noisy, Recipe()).r).all()
+
+
+def test_scores_of_few_different_values_are_not_rounding():
+    series = make(sets=2)
+    scores = (series.scores > np.quantile(series.scores, 0.15, axis=0)).astype(float)
+    assert np.isfinite(estimate(replace(series, scores=scores, sizes=np.full_like(scores, np.nan)), Recipe()).r).all()
+
+
+def test_raw_correlations_have_nothing_regressed_out_but_the_levels_of_runs():
+    series = make()
+    assert estimate(series, Recipe()).raw == pytest.approx(np.corrcoef(series.scores.T))
+    centred = (
+        series.scores - np.array([series.scores[series.runs == run].mean(axis=0) for run in range(5)])[series.runs]
+    )
+    assert estimate(series, Recipe(within="run")).raw == pytest.approx(np.corrcoef(centred.T))
+    runs = np.array([np.corrcoef(series.scores[series.runs == run].T)[0, 1] for run in range(5)])
+    separate = estimate(series, Recipe(within="separate", interval="run-mean"))
+    assert separate.raw[0, 1] == pytest.approx(np.tanh(np.arctanh(runs).mean()))

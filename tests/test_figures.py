@@ -198,6 +198,10 @@ def test_the_mean_stops_where_a_run_stops() -> None:
 def test_chance_is_taken_from_the_table_or_left_out() -> None:
     plain = make_table().query("metric == 'accuracy'")
     assert lines(plot_trajectories(plain).axes[0], "chance") == []
+    shares = [plain[plain["test_set"] == "genre"].assign(metric=f"share:{answer}") for answer in "abcde"]
+    genre, news = plot_trajectories(pd.concat([plain, *shares])).axes
+    assert lines(genre, "chance")[0].get_ydata()[0] == 0.2
+    assert lines(news, "chance") == []  # the answers of one set say nothing of another
     told = plain.assign(chance=np.where(plain["test_set"] == "genre", 0.25, NAN))
     genre, news = plot_trajectories(told).axes
     assert lines(genre, "chance")[0].get_ydata()[0] == 0.25

@@ -280,6 +280,11 @@ def test_a_whole_study_is_read_quickly(tmp_path: Path) -> None:
     assert seconds < 8  # on a busy machine; about one where nothing else runs
 
 
+def heed_ctrl_c() -> None:
+    """Where the tests run in a script's background, SIGINT is ignored, and so it would be in what they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_stops_all_workers_and_leaves_no_lock(toy_study: Path, tmp_path: Path) -> None:
     toy_study.write_text(toy_study.read_text().replace("epochs = 2", "epochs = 300"))
     command = ["run", str(toy_study), "--out", str(tmp_path / "out"), "--workers", "2"]
@@ -287,6 +292,7 @@ def test_ctrl_c_stops_all_workers_and_leaves_no_lock(toy_study: Path, tmp_path: 
         [sys.executable, "-c", "from oodles.cli import main; main()", *command],
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
+        preexec_fn=heed_ctrl_c,
     )  # fmt: skip
     deadline = time.monotonic() + 200
     while len(list((tmp_path / "out" / "runs").glob("*/scores.jsonl"))) < 2 and time.monotonic() < deadline:

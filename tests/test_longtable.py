@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from oodles.errors import ConfigError, DataError
-from oodles.longtable import EXPECTED, REQUIRED, check_table, read_table
+from conftest import oodles
+from oodles.analysis import analyse, write_results
+from oodles.errors import ConfigError, DataError, OodlesError
+from oodles.longtable import EXPECTED, REQUIRED, check_table, pick_sets, read_table
 
 
 def small(**changes):
@@ -63,6 +72,12 @@ def test_csv_gaps_become_missing_values(tmp_path):
         ("run,step,test_set,value\na,0,x,high\n", "row 1: value is 'high'; expected a number"),
         ("run,step,test_set,value\na,0,x,0.5\na,late,x,0.5\n", "row 2: step is 'late'; expected a number"),
         ("run,step,test_set,value\na,,x,0.5\n", "row 1: step is missing"),
+        ("run,step,test_set,value\na,-1,x,0.5\n", "row 1: step is -1; expected a whole number, 0 or more"),
+        ("run,step,test_set,value\na,0,x,0.5\na,0.5,x,0.5\n", "row 2: step is 0.5; expected a whole number"),
+        ("run,step,test_set,value,value\na,0,x,0.5,0.6\n", "column 'value' appears more than once; keep one"),
+        ("run,step,test_set,value,n\na,0,x,0.5,0\n", "row 1: n is 0; expected how many examples"),
+        ("run,step,test_set,value,n\na,0,x,0.5,9\na,1,x,0.5,-9\na,2,x,0.5,0\n", "rows 2, 3: n is -9"),
+        ("run,step,test_set,value,chance\na,0,x,0.5,5\n", "row 1: chance is 5; expected the score of guessing"),
     ],
 )
 def test_bad_files_are_one_line(tmp_path, content, said):
@@ -119,6 +134,8 @@ def test_roles_may_be_named_inferred_or_replaced():
         (small(value=[True, False, True, True]), None, DataError, "expected numbers"),
         (small(value=np.nan), None, DataError, "no row has a finite value"),
         (small(step=[0, np.inf, 0, 0]), None, DataError, "a step is infinite"),
+        (small(n=[10, 10, 0, 10]), None, DataError, "table row 3: n is 0"),
+        (small(chance=-0.5), None, DataError, "table rows 1, 2, 3, 4: chance is -0.5"),
     ],
 )
 def test_bad_tables_are_one_line(table, in_domain, error, said):
@@ -137,3 +154,105 @@ def test_a_set_with_two_roles_in_a_run_is_refused():
 def test_a_set_may_be_in_domain_in_one_run_and_ood_in_another():
     table, _ = check_table(small(role=["in_domain", "ood", "ood", "in_domain"]))
     assert sorted(table["role"]) == ["in_domain", "in_domain", "ood", "ood"]
+
+
+def test_a_column_that_looks_like_a_renamed_one_is_a_column(tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text("run,step,test_set,value,value.1,,\na,0,x,0.5,0.6,,\n")
+    assert read_table(path)["value"].tolist() == [0.5]
+
+
+def test_a_row_without_a_value_may_have_no_examples():
+    table, caveats = check_table(small(value=[0.5, 0.4, 0.6, np.nan], n=[9, 9, 9, 0]))
+    assert (len(table), caveats) == (3, ("1 row was left out: no finite value",))
+
+
+def test_picked_sets_come_with_the_in_domain_ones_whoever_names_them():
+    plain = small().drop(columns="role")
+    assert set(pick_sets(plain, ["hans"], ["mnli"])["test_set"]) == {"hans", "mnli"}
+    assert set(pick_sets(small(), ["hans"])["test_set"]) == {"hans", "mnli"}
+
+
+ROWS = [("r0", s, t, 0.5 + 0.01 * s, r) for s in range(4) for t, r in (("in", "in_domain"), ("a", "ood"), ("b", "ood"))]
+ODD_COLUMNS = {
+    "list": pa.array([[1, 2]] * 12),
+    "struct": pa.array([{"a": 1}] * 12),
+    "bytes": pa.array([b"x"] * 12),
+    "map": pa.array([[("k", 1)]] * 12, type=pa.map_(pa.string(), pa.int64())),
+    "date": pa.array([dt.date(2020, 1, 1)] * 12),
+    "timestamp": pa.array([dt.datetime(2020, 1, 1)] * 12),
+    "duration": pa.array([dt.timedelta(1)] * 12),
+    "time": pa.array([dt.time(1)] * 12),
+    "decimal": pa.array([Decimal("0.5")] * 12),
+    "bool": pa.array([True] * 12),
+    "dictionary": pa.array(["x"] * 12).dictionary_encode(),
+    "null": pa.nulls(12),
+}
+
+
+@pytest.mark.parametrize("place", ["run", "step", "test_set", "value", "n", "metric", "model", "chance", "further"])
+@pytest.mark.parametrize("kind", ODD_COLUMNS)
+def test_odd_columns_are_read_or_refused_in_one_line(kind: str, place: str, tmp_path: Path) -> None:
+    """Parquet can hold anything in a column; a table of scores cannot."""
+    table = pa.table(pd.DataFrame(ROWS, columns=["run", "step", "test_set", "value", "role"]))
+    names = [name for name in table.column_names if name != place]
+    table = table.select(names).append_column(place, ODD_COLUMNS[kind])
+    pq.write_table(table.replace_schema_metadata(None), tmp_path / "t.parquet")
+    done = oodles("analyse", tmp_path / "t.parquet", "--out", tmp_path / "results")
+    assert "Traceback" not in done.stderr, done.stderr
+    if done.returncode:
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    if kind in ("list", "struct", "bytes", "map"):
+        assert done.returncode == 2
+        assert f"column '{place}' holds " in done.stderr
+    if kind in ("date", "timestamp", "duration", "time") and place in ("step", "value", "n"):
+        assert done.returncode == 2  # never read as a number of nanoseconds
+
+
+def test_decimals_are_numbers(tmp_path: Path) -> None:
+    table = pd.DataFrame(ROWS, columns=["run", "step", "test_set", "value", "role"])
+    exact = table.assign(value=[Decimal(str(v)) for v in table["value"]])
+    pq.write_table(pa.table(exact), tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet")["value"].tolist() == table["value"].round(2).tolist()
+
+
+def test_half_a_surrogate_pair_is_no_name() -> None:
+    table = pd.DataFrame(ROWS, columns=["run", "step", "test_set", "value", "role"]).astype({"run": object})
+    table.loc[0, "run"] = "\ud800"
+    with pytest.raises(DataError, match=r"column 'run' holds '.ud800', half a surrogate pair"):
+        check_table(table)
+
+
+def test_names_that_are_formulas_are_harmless_in_csv_and_read_back(tmp_path: Path) -> None:
+    names = ["=1+2", "+a", "-b", "@c", "'=d", "-0.5", "plain", "'quoted'", "a=b"]
+    rows = [(n, s, t, 0.5 + 0.01 * s) for n in names for s in (0, 1) for t in ("in", "=HYPERLINK(1)", "-x")]
+    table = pd.DataFrame(rows, columns=["run", "step", "test_set", "value"]).assign(value=lambda t: -t["value"])
+    write_results(analyse(table, in_domain="in"), tmp_path)
+    for file in tmp_path.glob("*.csv"):
+        cells = [cell for line in csv.reader(file.open(newline="")) for cell in line]
+        armed = [c for c in cells if c[:1] in ("=", "+", "-", "@") and not is_number(c)]
+        assert not armed, (file.name, armed)
+    again = read_table(tmp_path / "table.csv")
+    assert set(again["run"]) == set(names)
+    assert set(again["test_set"]) == {"in", "=HYPERLINK(1)", "-x"}
+    assert (again["value"] < 0).all()
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def test_a_message_lists_a_few_of_many() -> None:
+    rows = [("r", 0, f"set{i}", 0.5) for i in range(500)]
+    table = pd.DataFrame(rows, columns=["run", "step", "test_set", "value"])
+    for call in (lambda: check_table(table), lambda: check_table(table, in_domain="x")):
+        with pytest.raises(OodlesError, match="and 492 more") as told:
+            call()
+        assert len(str(told.value)) < 400
+    wide = pd.DataFrame([range(500)], columns=[f"column{i}" for i in range(500)])
+    with pytest.raises(DataError, match="and 492 more"):
+        check_table(wide)

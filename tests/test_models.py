@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import os
 import shutil
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,6 +67,50 @@ def test_a_folder_laid_out_like_the_hub_loads(tiny_model: Path, tmp_path: Path) 
 def test_the_hub_is_asked_by_id_and_says_when_it_is_off() -> None:
     with pytest.raises(ModelError, match=r"model 'org/none' cannot be loaded: .*HF_HUB_OFFLINE"):
         load_model(ModelSpec(label="none", source="org/none"))
+
+
+NO_NETWORK = """
+import time
+from huggingface_hub import HfApi
+from transformers import AutoConfig, AutoTokenizer  # slow to import, and not what is timed
+from oodles.errors import ModelError
+from oodles.models import load_config, load_tokenizer
+from oodles.records import ModelSpec
+for load in (load_config, load_tokenizer):
+    start = time.monotonic()
+    try:
+        load(ModelSpec(label="none", source="org/none"))
+    except ModelError as error:
+        print(round(time.monotonic() - start), error)
+"""
+
+
+def test_a_hub_out_of_reach_is_told_within_seconds_and_in_whole_sentences(tmp_path: Path) -> None:
+    """Nobody listens at one address; at the other somebody does and never answers."""
+    with socket.socket() as silent, socket.socket() as closed:
+        for each in (silent, closed):
+            each.bind(("127.0.0.1", 0))
+        silent.listen()
+        for listener, why in ((closed, "Connection refused"), (silent, "no answer in 10 s")):
+            hub = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            env = {**os.environ, "HF_ENDPOINT": hub, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path)}
+            command = [sys.executable, "-c", NO_NETWORK]
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+            for line, most in zip(done.stdout.splitlines(), (20, 5), strict=True):  # it is asked once
+                seconds, told = line.split(" ", 1)
+                assert int(seconds) <= most
+                assert told.startswith(f"model 'org/none' cannot be loaded: {hub} cannot be reached (")
+                assert why in told
+                assert told.endswith("in the cache; check the network, or give the model's folder")
+
+
+def test_damaged_weights_are_one_line(tiny_model: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_model, tmp_path / "m")
+    spec = resolve_model(str(tmp_path / "m"))
+    weights = tmp_path / "m" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(ModelError, match="cannot be loaded: its weights are damaged"):
+        load_model(spec)
 
 
 def test_what_is_not_fetched_says_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

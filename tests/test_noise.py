@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import special
 
-from oodles import noise
+from oodles import noise, residuals
 from oodles.errors import DataError
 from oodles.estimates import Recipe, estimate
 from oodles.outcomes import Outcomes, Records
@@ -205,8 +206,8 @@ def test_records_may_come_from_an_object():
             self.asked.append(name)
             if name not in outcomes:
                 return None, f"{name}: no records"
-            clusters = np.arange(outcomes[name].shape[1])
-            return Outcomes(correct=outcomes[name], clusters=clusters, shared=True), ""
+            items = np.arange(outcomes[name].shape[1])
+            return Outcomes(correct=outcomes[name], items=items, strata=None, shared=True), ""
 
     found = estimate(series, Recipe())
     lazy = noise.correct(found, Lazy(), metric="accuracy", method="gam", level=0.95)
@@ -232,3 +233,112 @@ def test_noise_in_the_in_domain_score_is_announced():
         told.append(noise.covariate_bias(found, corrected)[0, 1])
     assert np.mean(found_r) > 0.3
     assert np.mean(told) == pytest.approx(np.mean(found_r), abs=0.05)
+
+
+BIAS, LUCK = 1.0, 0.3  # sd of how true the two hypotheses of a premise look at a step, and of each one's own luck
+
+
+def drifting(draw, *, drift, skill=0.3, pairs=100, runs=6, steps=20):
+    """Two sets of premises with one hypothesis per label; the model drifts between Yes and No, its skill hardly moves.
+
+    Returns the series, per set the outcomes, the labels and premises of the examples, and the scores without noise.
+    """
+    series, _ = small_series(draw, runs=runs, steps=steps, sizes=(2 * pairs, 2 * pairs))
+    label, premise = np.arange(2 * pairs) % 2, np.arange(2 * pairs) // 2
+    towards = np.where(label == 0, 1.0, -1.0)
+    shift = drift * draw.normal(size=len(series.runs))
+    correct, truth = {}, []
+    for name in series.test_sets:
+        skills = skill * (1 + draw.normal(size=len(series.runs)) / 3)
+        own = BIAS * draw.normal(size=(len(skills), pairs))[:, premise] * towards
+        luck = LUCK * draw.normal(size=(len(skills), 2 * pairs))
+        correct[name] = (own + luck < skills[:, None] + shift[:, None] * towards).astype(np.int8)
+        scale = np.sqrt(LUCK**2 + BIAS**2)
+        truth.append((special.ndtr((skills + shift) / scale) + special.ndtr((skills - shift) / scale)) / 2)
+    scores = np.column_stack([c.mean(axis=1) for c in correct.values()])
+    return replace(series, scores=scores), correct, label, premise, np.column_stack(truth)
+
+
+def reliability_by(series, correct, items, strata):
+    class Known:
+        def outcomes(self, _series, name, _values, /):
+            if name not in correct:
+                return None, f"{name}: no records"
+            return Outcomes(correct=correct[name], items=items, strata=strata, shared=True), ""
+
+    return noise.correct(estimate(series, Recipe()), Known(), metric="accuracy", method="gam", level=0.95)
+
+
+def test_a_drift_of_the_answers_is_not_noise():
+    """With balanced labels a drift moves both labels by the same amount in every sample, so it adds no noise."""
+    measured, true = [], []
+    for seed in range(20):
+        series, correct, label, premise, truth = drifting(np.random.default_rng(seed), drift=1.0)
+        alone = np.arange(len(label))
+        measured.append(
+            [
+                reliability_by(series, correct, *how).reliability
+                for how in ((alone, None), (alone, label), (premise, label))
+            ]
+        )
+        found = estimate(series, Recipe())
+        left = residuals.fit_design(found.refits[0].design, truth).residuals
+        true.append((left**2).sum(axis=0) / (found.fit.residuals**2).sum(axis=0))
+    blind, by_label, by_premise = np.mean(measured, axis=(0, 2))
+    assert by_premise == pytest.approx(np.mean(true), abs=0.05)
+    assert by_label < by_premise - 0.15
+    assert blind < by_label - 0.1
+
+
+def test_more_noise_than_residual_is_a_violated_assumption_and_gives_no_number():
+    series, correct, label, premise, _ = drifting(np.random.default_rng(11), drift=2.0, skill=0.0)
+    blind = reliability_by(series, correct, np.arange(len(label)), None)
+    assert (blind.reliability < -1).all()
+    assert blind.violated == (True, True)
+    assert np.isnan(blind.r[0, 1])
+    assert np.isnan(blind.low[0, 1])
+    sound = reliability_by(series, correct, premise, label)
+    assert sound.violated == (False, False)
+
+
+def test_one_item_per_stratum_is_merged():
+    assert noise.merged_strata(np.array([0, 0, 1, 1]), np.array([0, 1, 2, 2])).tolist() == [0, 0, 0, 0]
+    assert noise.merged_strata(np.array([0, 1, 2]), np.array([0, 1, 2])).tolist() == [0, 0, 0]
+    assert noise.merged_strata(None, np.arange(3)).tolist() == [0, 0, 0]
+
+
+def test_templates_with_one_label_are_items_within_their_label():
+    """The covariance of the template sums within labels, by hand."""
+    series, correct, label, _, _ = drifting(np.random.default_rng(12), drift=0.5, pairs=80)
+    template = label + 2 * (np.arange(160) // 16)  # ten templates of eight examples per label
+    found = estimate(series, Recipe())
+    maker = residual_maker(found, len(series.scores))
+    expected = 0.0
+    for own in (0, 1):
+        inside = correct["set0"][:, label == own]
+        sums = np.array(
+            [
+                (inside[:, template[label == own] == t] - inside.mean(axis=1, keepdims=True)).sum(axis=1)
+                for t in np.unique(template[label == own])
+            ]
+        )
+        expected += ((maker @ sums.T) ** 2).sum() * (10 / 9) / 160**2
+    measured = reliability_by(series, correct, template, label).reliability[0]
+    assert measured == pytest.approx(1 - expected / (found.fit.residuals[:, 0] ** 2).sum(), abs=1e-9)
+
+
+def test_a_table_of_records_may_name_items_and_strata():
+    series, correct, label, premise, _ = drifting(np.random.default_rng(13), drift=1.0, pairs=30)
+    found = estimate(series, Recipe())
+    frame = as_records(series, correct)
+    place = frame["example"].str[1:].astype(int)
+    frame = frame.assign(item=premise[place], stratum=np.array(["yes", "no"])[label[place]])
+    told = noise.correct(found, Records.read(frame), metric="accuracy", method="gam", level=0.95)
+    direct = reliability_by(series, correct, premise, label)
+    assert told.reliability == pytest.approx(direct.reliability)
+    assert told.r[0, 1] == pytest.approx(direct.r[0, 1])
+    assert told.caveats == ((), ())
+    blind = noise.correct(
+        found, Records.read(frame.drop(columns="stratum")), metric="accuracy", method="gam", level=0.95
+    )
+    assert "records without labels" in blind.caveats[0][0]

@@ -20,6 +20,7 @@ from oodles.correlate import PartialCorrelations, partial_correlations
 from oodles.errors import DataError, StoreError
 from oodles.report import write_report
 from oodles.verdict import verdicts
+from test_correlate import simulated
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 OODS = ("genre", "overlap", "news")
@@ -257,25 +258,28 @@ def test_unknown_numbers_are_dashes(tmp_path: Path) -> None:
 
 
 def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "report.html"
-    path.write_text("old")
+    table, path = simulated(runs=3), tmp_path / "report.html"
+    result = partial_correlations(table, method="linear")
+    old = write_report(table, result, path).read_bytes()
 
     def full(self: Path, *_: Any, **__: Any) -> None:
         self.touch()
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(StoreError, match=r"report\.html: the report cannot be written: No space left"):
-        report._write_aside(path, "new")
-    assert path.read_text() == "old"
+    with pytest.raises(StoreError, match=r"report\.html: cannot be written \(No space left"):
+        write_report(table, result, path)
+    assert path.read_bytes() == old
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
 
 
 def test_a_missing_folder_is_made_and_a_file_in_its_place_is_an_error(tmp_path: Path) -> None:
-    assert report._write_aside(tmp_path / "a" / "b" / "report.html", "x").read_text() == "x"
+    table = simulated(runs=3)
+    result = partial_correlations(table, method="linear")
+    assert write_report(table, result, tmp_path / "a" / "b" / "report.html").is_file()
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):
-        report._write_aside(tmp_path / "file" / "report.html", "x")
+        write_report(table, result, tmp_path / "file" / "report.html")
 
 
 def test_the_demo_stays_small(page: Page) -> None:

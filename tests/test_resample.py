@@ -71,3 +71,13 @@ def test_adjustments_equal_scipy_and_the_definition():
     expected = np.maximum.accumulate(p[order] * np.arange(21, 0, -1)).clip(max=1)
     assert resample.holm(p)[order] == pytest.approx(expected)
     assert np.isnan(resample.holm(np.array([np.nan, np.nan]))).all()
+
+
+def test_a_draw_without_a_correlation_leaves_no_interval():
+    drawn = np.tanh(np.random.default_rng(3).normal(0.5, 0.1, size=(500, 2)))
+    drawn[7, 0] = np.nan
+    plain = resample.bootstrap_interval(np.full(2, 0.5), drawn, 9, level=0.95)
+    ends = resample.percentile_interval(drawn, level=0.95)
+    for found in (plain, ends):
+        assert np.isnan([found.low[0], found.high[0], found.p_val[0]]).all()
+        assert np.isfinite([found.low[1], found.high[1], found.p_val[1]]).all()

@@ -203,7 +203,7 @@ class Short(torch.nn.Module):
 def test_out_of_memory_says_what_to_lower() -> None:
     from oodles.errors import ModelError
     from oodles.fetch import tiny_tokenizer
-    from oodles.scoring import causal_lm
+    from oodles.forward import causal_lm
 
     model = attach_lora(tiny("llama"), Lora(), seed=0)
     causal_lm(model).model.layers[1] = Short()

@@ -9,17 +9,23 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from conftest import oodles
+from oodles import scorer, scoring
+from oodles.describe import describe_runs
 from oodles.errors import ModelError
+from oodles.models import load_model, load_tokenizer, resolve_model
 from oodles.reading import read_records, read_runs
 from oodles.scorer import find_checkpoints
 from oodles.store import RunFolder, read_scores
+from oodles.suite import load_suite
 
 TINY = "tiny-llama-untrained"
 
@@ -112,7 +118,7 @@ def test_a_broken_adapter_among_good_ones_is_named_and_the_others_are_scored(tra
     assert done.returncode == 1, done.stderr
     told = [line for line in done.stderr.splitlines() if line.startswith("failed: ")]
     assert len(told) == 1
-    assert f"step {steps[0]}: {torn.parent}: the adapter is damaged or does not fit" in told[0]
+    assert f"step {steps[0]}: {torn.parent}: the adapter is damaged: {torn.name} is not as it was written" in told[0]
     assert set(read_runs(tmp_path / "out").step) == set(steps[1:])
     shutil.copyfile(source.adapter(steps[0]) / torn.name, torn)
     assert oodles(*arguments).returncode == 0  # mended: only that one is scored now
@@ -200,6 +206,122 @@ def test_whole_models_as_checkpoints(trained: Path, tmp_path: Path, tiny_model: 
     table = read_runs(tmp_path / "out")
     assert set(table["step"]) == {1, 2}
     assert set(table["n"]) == {8}
+
+
+def as_checkpoint(tiny_model: Path, folder: Path, step: int, network: Any = None) -> Path:
+    """A whole model as a checkpoint: the tiny one, or another with its tokenizer."""
+    path = folder / f"checkpoint-{step}"
+    shutil.copytree(tiny_model, path)
+    if network is not None:
+        network.save_pretrained(path)
+    return path
+
+
+def test_one_whole_model_is_in_memory_at_a_time(
+    trained: Path, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after one that cannot be loaded, and after one that fails while it is scored."""
+    import transformers
+
+    training = tmp_path / "training"
+    for step in (1, 4, 5):
+        as_checkpoint(tiny_model, training, step)
+    torn = as_checkpoint(tiny_model, training, 2) / "model.safetensors"
+    torn.write_bytes(torn.read_bytes()[:1000])
+    blind = transformers.AutoModelForCausalLM.from_pretrained(tiny_model)
+    blind.get_output_embeddings().weight.data.fill_(float("nan"))
+    as_checkpoint(tiny_model, training, 3, blind)
+    loaded: list[weakref.ref[Any]] = []
+    alive: list[int] = []
+
+    def load(*arguments: Any) -> Any:
+        alive.append(sum(model() is not None for model in loaded))
+        model = load_model(*arguments)
+        loaded.append(weakref.ref(model))
+        return model
+
+    monkeypatch.setattr(scorer, "load_model", load)
+    checkpoints = (scorer.Checkpoint(step=0), *find_checkpoints(training))
+    suite = load_suite(trained / "suite.toml")
+    found = scorer.score_model(suite, tmp_path / "out", model=TINY, checkpoints=checkpoints)
+    assert [step for step, _ in found.broken] == [2, 3]
+    assert "the model gave [nan nan]" in found.broken[1][1]
+    assert (found.done, len(loaded)) == (16, 5)
+    assert alive == [0] * 6
+    assert RunFolder(tmp_path / "out" / "runs" / found.run).status == "done"
+
+
+def test_a_checkpoint_of_another_kind_is_not_scored_with_the_first_ones_shortcuts(
+    trained: Path, tmp_path: Path, tiny_model: Path
+) -> None:
+    """Gemma 2 squashes its logits after the head: the rows of the head, which serve a Llama, are not its answer."""
+    import torch
+    import transformers
+
+    from oodles.patterns import render
+    from oodles.sources import load_examples
+
+    torch.manual_seed(0)
+    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    vocabulary = transformers.AutoConfig.from_pretrained(tiny_model).vocab_size
+    config = transformers.Gemma2Config(
+        **small, intermediate_size=64, head_dim=8, vocab_size=vocabulary, final_logit_softcapping=0.02, pad_token_id=0
+    )
+    gemma = transformers.Gemma2ForCausalLM(config).eval()
+    as_checkpoint(tiny_model, tmp_path / "training", 1)
+    as_checkpoint(tiny_model, tmp_path / "training", 2, gemma)
+    suite = load_suite(trained / "suite.toml")
+    checkpoints = find_checkpoints(tmp_path / "training")
+    scorer.score_model(suite, tmp_path / "out", model=TINY, checkpoints=checkpoints)
+    records = read_records(tmp_path / "out")
+    prompts = render(suite.patterns["question"], load_examples(suite, suite.test_sets["away"]), "away")
+    wanted = scoring.score(gemma, load_tokenizer(resolve_model(TINY)), prompts)
+    found = records[(records.step == 2) & (records.test_set == "away")][["score:Yes", "score:No"]].to_numpy()
+    assert np.abs(found - wanted).max() < 1e-6
+    assert np.abs(found).max() < 0.02  # squashed, as the model does it
+
+
+def test_without_a_single_checkpoint_that_can_be_scored_a_run_is_not_done(trained: Path, tmp_path: Path) -> None:
+    source, training = RunFolder(trained / "four" / "runs" / f"{TINY}_home_0_8"), tmp_path / "training"
+    for step in (1, 2):
+        shutil.copytree(source.adapter(step), training / f"checkpoint-{step}")
+        torn = training / f"checkpoint-{step}" / "adapter_model.safetensors"
+        torn.write_bytes(torn.read_bytes()[:100])
+    arguments = ["score", "--model", TINY, "--checkpoints", training, "--suite", trained / "suite.toml"]
+    arguments += ["--run", "r", "--out", tmp_path / "out"]
+    assert oodles(*arguments).returncode == 1
+    folder = RunFolder(tmp_path / "out" / "runs" / "r")
+    assert not folder.done.exists()
+    assert folder.status == "failed"
+    assert "checkpoint-2: the adapter is damaged" in json.loads(folder.failed.read_text())["reason"]
+    shutil.copyfile(source.adapter(2) / torn.name, torn)
+    assert oodles(*arguments).returncode == 1  # one of two, now
+    assert folder.status == "done"
+    assert json.loads(folder.done.read_text())["last_step"] == 2
+    assert not folder.failed.exists()
+
+
+def test_ties_are_told(trained: Path, tmp_path: Path, tiny_model: Path) -> None:
+    """A head of zeros cannot decide anything."""
+    import transformers
+
+    flat = transformers.AutoModelForCausalLM.from_pretrained(tiny_model)
+    flat.get_output_embeddings().weight.data.fill_(0.0)
+    folder = as_checkpoint(tiny_model, tmp_path, 1, flat)
+    arguments = ["score", "--suite", trained / "suite.toml", "--test-set", "away", "--out", tmp_path / "out"]
+    for model in (folder, TINY):
+        assert oodles(*arguments, "--model", model, "--run", model.name if model == folder else "sound").returncode == 0
+    told = {run["name"]: run["caveats"] for run in describe_runs(tmp_path / "out")}
+    tied = "away: 24 of 24 decisions at step 0 are ties, which go to the first answer"
+    assert told == {"checkpoint-1": [tied], "sound": []}
+
+
+def test_the_in_domain_set_is_scored_whatever_else_is_chosen(trained: Path, tmp_path: Path) -> None:
+    arguments = ["score", "--model", TINY, "--suite", trained / "suite.toml", "--out", tmp_path / "out"]
+    done = oodles(*arguments, "--in-domain", "home", "--test-set", "away")
+    assert done.returncode == 0, done.stderr
+    table = read_runs(tmp_path / "out")
+    assert dict(zip(table.test_set, table.role, strict=True)) == {"home": "in_domain", "away": "ood"}
 
 
 def test_checkpoints_are_found_by_their_step(tmp_path: Path) -> None:

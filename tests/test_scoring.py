@@ -16,6 +16,7 @@ import transformers
 from oodles import scoring, tokens
 from oodles.errors import DataError, ModelError
 from oodles.fetch import tiny_tokenizer
+from oodles.forward import Plan, tensors
 from oodles.packing import Sequences, pack
 from oodles.patterns import render, sample
 from oodles.records import PromptSet
@@ -200,11 +201,11 @@ def test_padding_is_on_the_right_and_never_read() -> None:
     sequences = Sequences(
         tokens=np.array([5, 6, 7, 5, 8], dtype=np.int32), starts=np.array([0, 3, 5], dtype=np.int64), reads=1
     )
-    plan = scoring.Plan(
+    plan = Plan(
         name="t", sequences=sequences, targets=((1,), (2,)), packing=pack(sequences, 64, share=False), batch_tokens=64
     )
     (batch,) = plan.packing.batches
-    inputs, places = scoring._tensors(torch.nn.Linear(1, 1), plan, batch)
+    inputs, places = tensors(torch.nn.Linear(1, 1), plan, batch)
     assert inputs["input_ids"].tolist() == [[5, 6, 7], [5, 8, 0]]
     assert [(i, r, list(c)) for i, r, c in places] == [(0, 0, [2]), (1, 1, [1])]
     assert "attention_mask" not in inputs  # causality hides what comes after
@@ -254,14 +255,17 @@ class Forgetful(torch.nn.Module):
         self.model, self.most, self.config, self.calls = model, most, model.config, []
         self.failures = 0
 
+    def allocate(self, inputs: dict[str, Any]) -> None:
+        size = inputs["input_ids"].numel()
+        if size > self.most:
+            self.failures += 1
+            raise torch.OutOfMemoryError(f"CUDA out of memory: {size} tokens")
+        self.calls.append(size)
+
     @property
     def base_model(self) -> Any:
         def forward(**inputs: Any) -> Any:
-            size = inputs["input_ids"].numel()
-            if size > self.most:
-                self.failures += 1
-                raise torch.OutOfMemoryError(f"CUDA out of memory: {size} tokens")
-            self.calls.append(size)
+            self.allocate(inputs)
             return self.model.base_model(**inputs)
 
         return forward
@@ -270,6 +274,7 @@ class Forgetful(torch.nn.Module):
         return self.model.get_output_embeddings()
 
     def forward(self, **inputs: Any) -> Any:
+        self.allocate(inputs)
         return self.model(**inputs)
 
 

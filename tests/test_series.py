@@ -8,7 +8,7 @@ import pytest
 
 from oodles.errors import ConfigError, DataError
 from oodles.longtable import check_table
-from oodles.series import group_series, settle_by
+from oodles.series import group_series, settle_by, shared_points
 
 
 def study(runs=4, steps=3, **changes):
@@ -89,3 +89,52 @@ def test_absent_default_columns_are_not_grouped_by():
     by, caveats = settle_by(table, ("model", "train_set"))
     assert by == ("train_set",)
     assert caveats == ("no model in the table: grouped by train_set",)
+
+
+def paths(**runs):
+    """One in-domain and two OOD scores per step of each run; None where there is no score."""
+    rows = [
+        (run, step, name, value)
+        for run, steps in runs.items()
+        for step, scores in enumerate(steps)
+        for name, value in zip(("mnli", "hans", "paws"), scores, strict=True)
+        if value is not None
+    ]
+    table = pd.DataFrame(rows, columns=["run", "step", "test_set", "value"])
+    (series,) = series_of(check_table(table, in_domain="mnli")[0], by=())
+    return series
+
+
+def test_the_untrained_model_is_shared_whoever_starts_from_it():
+    small, large = (0.4, 0.5, 0.3), (0.6, 0.7, 0.5)
+    series = paths(
+        a=[small, (0.5, 0.5, 0.4)],
+        b=[small, (0.5, 0.6, 0.4)],
+        c=[large, (0.7, 0.5, 0.4)],
+        d=[large, (0.7, 0.5, 0.3)],
+        e=[(0.4, 0.5, 0.31), (0.5, 0.5, 0.5)],  # one score is another
+    )
+    assert shared_points(series).tolist() == [True, False] * 4 + [False, False]
+
+
+def test_a_step_that_trains_nothing_is_shared_too_and_a_later_coincidence_is_not():
+    start = (0.4, 0.5, 0.3)
+    series = paths(
+        a=[start, start, (0.6, 0.5, 0.4), (0.7, 0.5, 0.4)],
+        b=[start, start, (0.5, 0.6, 0.4), (0.7, 0.5, 0.4)],
+    )
+    assert shared_points(series).tolist() == [True, True, False, False] * 2
+
+
+def test_copies_and_single_checkpoints_are_not_a_shared_start():
+    assert not shared_points(paths(a=[(0.4, 0.5, 0.3), (0.5, 0.6, 0.4)], b=[(0.4, 0.5, 0.3), (0.5, 0.6, 0.4)])).any()
+    assert not shared_points(paths(a=[(0.4, 0.5, 0.3)], b=[(0.4, 0.5, 0.3)], c=[(0.5, 0.5, 0.3)])).any()
+
+
+def test_a_score_that_one_run_lacks_does_not_hide_a_shared_start():
+    series = paths(
+        a=[(0.4, 0.5, None), (0.5, 0.5, None)],
+        b=[(0.4, 0.5, 0.3), (0.5, 0.6, 0.4)],
+        c=[(0.4, 0.6, 0.3), (0.5, 0.5, 0.4)],
+    )
+    assert shared_points(series).tolist() == [True, False, True, False, False, False]

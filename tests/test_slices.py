@@ -4,14 +4,17 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from conftest import oodles
+from oodles.correlate import partial_correlations
 from oodles.errors import ConfigError
 from oodles.patterns import render
-from oodles.reading import read_records, read_runs
+from oodles.reading import StoredRecords, read_records, read_runs
 from oodles.records import Example, Pattern
-from oodles.slices import members_of, resolve_slice, sharing, slice_names
+from oodles.slices import members_of, resolve_slice, sharing, slice_names, strata_of
 
 COLUMNS = {
     "label": ["yes", "no", "yes", "no"],
@@ -110,6 +113,14 @@ def test_a_slice_is_read_from_the_records_of_its_set(sliced: Path) -> None:
     assert len(part) == 16 * len(accuracy)
 
 
+def test_chance_is_that_of_the_best_constant_answer(sliced: Path) -> None:
+    table = read_runs(sliced / "out")
+    told = table[table["metric"] == "accuracy"].groupby("test_set")["chance"].unique().map(list).to_dict()
+    told.pop("shots")  # whose members are not kept
+    assert told == {"home": [0.5], "away": [0.5], "far": [0.5], "away/u": [0.5], "home/e": [1.0]}
+    assert table.loc[table["metric"] != "accuracy", "chance"].isna().all()
+
+
 def test_roles_of_slices_and_shots(sliced: Path) -> None:
     table = read_runs(sliced / "out")
     roles = dict(zip(table["test_set"], table["role"], strict=True))
@@ -174,3 +185,72 @@ def test_changed_data_are_not_mixed_with_earlier_scores(
     assert "test set 'far' was" in done.stderr
     assert "its data, labels or slices differ" in done.stderr
     assert {p: p.read_bytes() for p in (folder / "out").rglob("*") if p.is_file()} == before
+
+
+def test_items_are_examples_that_share_a_premise_or_a_column() -> None:
+    pattern = Pattern(name="q", text="{premise} {hypothesis}", answers=(" a", " b"), truncate="premise")
+    rows = [
+        Example(
+            id=str(i),
+            fields={"premise": f"p{i // 2}", "hypothesis": f"h{i}"},
+            label="yn"[i % 2],
+            answer=i % 2,
+            slices={"template": f"t{i // 4}"},
+        )
+        for i in range(8)
+    ]
+    every, some = render(pattern, rows, "t"), render(pattern, rows, "t", limit=4)
+    assert members_of(every, rows).items == tuple(range(8))
+    assert members_of(every, rows, item="premise").items == (0, 0, 2, 2, 4, 4, 6, 6)
+    assert members_of(every, rows, item="template").items == (0, 0, 0, 0, 4, 4, 4, 4)
+    sampled = members_of(some, rows, item="premise")
+    assert sampled.items == tuple(int(i) // 2 * 2 for i in sampled.ids)  # the same number in every sample
+
+
+def test_strata_are_labels_and_slices_that_hold_two_items() -> None:
+    columns = {"label": list("eeeeeennnn"), "kind": list("uuvvwxuuvv")}
+    assert strata_of(columns, np.arange(10)).tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    # one template per kind: only the label is left
+    assert strata_of(columns, np.array([0, 0, 1, 1, 2, 3, 4, 4, 5, 5])).tolist() == [0] * 6 + [1] * 4
+    # a label's last item joins the label's largest stratum, never another label's
+    assert strata_of({"label": list("eeen"), "kind": list("uuvw")}, np.arange(4)).tolist() == [0, 0, 0, 1]
+
+
+def test_members_keep_the_items_of_hans_and_of_premises(sliced: Path) -> None:
+    (away,) = (sliced / "out" / "sets").glob("away-*.parquet")
+    assert pd.read_parquet(away)["item"].tolist() == list(range(24))
+    records = read_records(sliced / "out")
+    assert {"item", "stratum"} <= set(records.columns)
+    part = records[(records["test_set"] == "away") & (records["step"] == 0)].head(24)
+    assert part["stratum"].nunique() == 4  # label x kind
+
+
+def test_stored_records_give_what_the_table_of_records_gives(sliced: Path) -> None:
+    names = ["away", "away/u", "far"]
+    table = read_runs(sliced / "out", names)
+    by_table = partial_correlations(table, read_records(sliced / "out", names), shared_examples=True)
+    stored = StoredRecords.read(sliced / "out", names)
+    by_set = partial_correlations(table, stored, shared_examples=True)
+    pd.testing.assert_frame_equal(by_table.fits, by_set.fits)
+    pd.testing.assert_frame_equal(by_table.table, by_set.table)
+    assert set(by_set.fits["reliability_from"]) == {"records"}
+
+
+def test_stored_records_without_members_stand_alone(sliced: Path, tmp_path: Path) -> None:
+    shutil.copytree(sliced / "out", tmp_path / "out")
+    table = read_runs(tmp_path / "out", ["away", "far"])
+    shutil.rmtree(tmp_path / "out" / "sets")
+    result = partial_correlations(table, StoredRecords.read(tmp_path / "out", ["away", "far"]))
+    assert set(result.fits["reliability_from"]) == {"records"}
+    assert any("records without labels" in said for said in result.table["caveats"].iloc[0])
+
+
+def test_damaged_records_are_noted_and_not_used(sliced: Path, tmp_path: Path) -> None:
+    shutil.copytree(sliced / "out", tmp_path / "out")
+    file = next((tmp_path / "out" / "runs").rglob("records/4/away.parquet"))
+    file.write_bytes(file.read_bytes()[:-9] + b"123456789")
+    stored = StoredRecords.read(tmp_path / "out", ["away", "far"])
+    result = partial_correlations(read_runs(tmp_path / "out", ["away", "far"]), stored)
+    sources = dict(zip(result.fits["test_set"], result.fits["reliability_from"], strict=True))
+    assert sources == {"away": "binomial", "far": "records"}
+    assert any("away.parquet: damaged" in note for note in stored.notes.texts)

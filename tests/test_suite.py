@@ -53,7 +53,7 @@ def test_your_own_toml_works_like_a_name(toy_suite: Path) -> None:
         ('drop = ["n"]', 'drop = ["e"]', r"label 'e' is both mapped and dropped"),
         ('source = { file = "home.csv" }', 'source = { split = "test" }', r"expected one of generator, file, hub"),
         ('name = "home"', 'naem = "home"', r"unknown key 'naem'; did you mean 'name'"),
-        ('name = "away"', 'name = "a/b"', r"name 'a/b'"),
+        ('name = "away"', 'name = "a/b"', r"a name in test sets is 'a/b'"),
         ('name = "away"', 'name = "shots"', r"name 'shots' in test sets is kept for a run's own shots"),
         ('name = "away"', 'name = "away"\npattern = "questin"', r"did you mean 'question'"),
         ('name = "away"', 'name = "away"\nexpect = { x = 3 }', r"expect names label 'x'"),

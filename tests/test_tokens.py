@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,6 +112,47 @@ def test_answers_that_change_the_prompt_are_refused() -> None:
         encode(TOKENIZER, trailing)
 
 
+def legacy_tokenizer(texts: list[str]) -> Any:
+    """As older Llama tokenizers: the normaliser puts a space before every text."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    made = Tokenizer(models.BPE(unk_token="<unk>"))
+    made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    made.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
+    made.decoder = decoders.Metaspace()
+    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=["<unk>", "<s>", "</s>"], show_progress=False)
+    made.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=made, eos_token="</s>", unk_token="<unk>")
+
+
+def test_answers_have_the_tokens_they_have_after_a_prompt() -> None:
+    """Alone, " Yes" begins with two spaces for such a tokenizer; after a prompt it does not."""
+    rendered = prompts("A dog runs in the rain.")
+    legacy = legacy_tokenizer([p.text + answer for p in rendered.prompts for answer in rendered.answers] * 3)
+    alone = [legacy(answer, add_special_tokens=False)["input_ids"] for answer in rendered.answers]
+    found = encode(legacy, rendered)
+    for answer, target, other in zip(rendered.answers, found.targets, alone, strict=True):
+        whole = legacy(rendered.prompts[0].text + answer, add_special_tokens=False)["input_ids"]
+        assert [*found.prompts[0], *target] == whole
+        assert list(target) != other  # what it would have been
+    assert legacy.convert_ids_to_tokens([t[0] for t in found.targets]) == ["▁Yes", "▁No"]
+    facts, findings = check_prompts(legacy, rendered, None, "t")
+    assert facts["shown"][0]["answer_tokens"] == ["▁Yes"]
+    assert not [f for f in findings if f.severity == "error"]
+
+
+def test_an_answer_that_adds_other_tokens_to_other_prompts_is_refused() -> None:
+    """ "1" after "x" and after a digit are other tokens to a tokenizer that groups digits from the right."""
+
+    class Grouping:
+        def __call__(self, texts: list[str], **_: Any) -> dict[str, list[list[int]]]:
+            return {"input_ids": [[ord(c) + 1000 * (i % 2) for i, c in enumerate(text)] for text in texts]}
+
+    assert tokens.joined_tokens(Grouping(), "y", ["ab", "cdef"]) == ((ord("y"),), None)
+    assert tokens.joined_tokens(Grouping(), "y", ["ab", "cde"]) == ((ord("y"),), "cde")
+
+
 CHAT = (
     "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}<|a|>{% endif %}"
@@ -163,6 +206,18 @@ def test_tokens_are_kept_and_read_back(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("OODLES_CACHE", str(tmp_path))
     file.write_bytes(file.read_bytes()[:50])  # damaged: made anew
     assert encode_once(TOKENIZER, rendered, 60).prompts == first.prompts
+
+
+def test_a_damaged_file_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OODLES_CACHE", str(tmp_path))
+    encode_once(TOKENIZER, prompts("A dog runs."), 60)
+    (file,) = (tmp_path / "tokens").glob("*.npz")
+    file.write_bytes(file.read_bytes()[:50])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        encode_once(TOKENIZER, prompts("A dog runs."), 60)
+        gc.collect()
+    assert [str(w.message) for w in caught] == []
 
 
 def test_other_limits_texts_cuts_and_tokenizers_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

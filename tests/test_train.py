@@ -14,9 +14,9 @@ import transformers
 from oodles import scoring
 from oodles.errors import ModelError
 from oodles.fetch import tiny_tokenizer
+from oodles.forward import causal_lm, head_is_plain
 from oodles.models import attach_lora
 from oodles.records import Lora, Prompt, PromptSet, Recipe, Seeds
-from oodles.scoring import head_is_plain
 from oodles.train import Candidates, fine_tune
 from test_scoring import tiny
 
@@ -164,7 +164,7 @@ def test_no_full_vocabulary_tensor_is_built(architecture: str, tokenizer: Any) -
     """The head sees one position per answer token, never (batch, length)."""
     model = attach_lora(tiny(architecture), Lora(), seed=0)
     shapes = []
-    head = scoring.causal_lm(model).get_output_embeddings()
+    head = causal_lm(model).get_output_embeddings()
     head.register_forward_hook(
         lambda _m, _i, output: shapes.append(tuple(output.shape)) if output.requires_grad else None
     )
@@ -196,7 +196,7 @@ def test_nothing_to_train_and_infinite_loss(tokenizer: Any) -> None:
     with pytest.raises(ModelError, match="nothing to train"):
         fine_tune(frozen, tokenizer, planted(8), Recipe(), Seeds.all(0), [])
     model = attach_lora(tiny("llama"), Lora(), seed=0)
-    scoring.causal_lm(model).get_output_embeddings().weight.data.fill_(float("inf"))
+    causal_lm(model).get_output_embeddings().weight.data.fill_(float("inf"))
     with pytest.raises(ModelError, match=r"the loss is (nan|inf) at step 1; lower \[train\] learning_rate"):
         fine_tune(model, tokenizer, planted(8), Recipe(), Seeds.all(0), [])
 

@@ -76,3 +76,25 @@ def test_a_relation_within_runs_is_not_passed_over() -> None:
     inside = result.table[result.table["within"] == "run"].iloc[0]
     assert inside["p_holm"] < 0.05
     assert "within runs, each run's own level taken out, 1 rise together" in verdicts(result)[0].sentence
+
+
+def test_pairs_that_were_never_tested_are_not_counted_as_no_relation():
+    table = simulated(runs=9, rho=0.9, level=0.0)
+    copy = table[table["test_set"] == "hans"].assign(test_set="twin")
+    result = partial_correlations(pd.concat([table, copy]), within="pooled")
+    perfect = result.table[(result.table["a"] == "hans") & (result.table["b"] == "twin")].iloc[0]
+    assert perfect["r"] == pytest.approx(1)
+    assert np.isnan(perfect["p_val"])
+    (verdict,) = verdicts(result)
+    assert "of 6 pairs of test sets 5 rise together, 0 move apart and 0 cannot be told" in verdict.sentence
+    assert "1 pair could not be tested, as the caveats say" in verdict.sentence
+    assert verdict.sentence.startswith("Yes, where it can be told")
+
+
+def test_where_nothing_was_tested_there_is_no_answer():
+    table = simulated(runs=9, sets=("mnli", "hans"))
+    result = partial_correlations(pd.concat([table, table[table["test_set"] == "hans"].assign(test_set="twin")]))
+    (verdict,) = verdicts(result)
+    assert verdict.sentence.startswith("No answer: with 9 runs")
+    assert "of 1 pair of test sets none could be tested" in verdict.sentence
+    assert "no relation" not in verdict.sentence

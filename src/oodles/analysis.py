@@ -10,10 +10,9 @@ Try it::
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +24,45 @@ from rich.table import Table
 from rich.text import Text
 
 from oodles import __version__
+from oodles.cautions import hardly_differ
 from oodles.changes import changes
 from oodles.correlate import PartialCorrelations, partial_correlations
-from oodles.errors import DataError, StoreError
-from oodles.longtable import as_names, check_table
+from oodles.errors import DataError, StoreError, first_line, plain, shown
+from oodles.files import read_frame
+from oodles.longtable import as_names, check_table, disarmed
 from oodles.outcomes import Examples
+from oodles.outputs import check_target, write_aside
 from oodles.resample import DESCRIPTIVE
+from oodles.shapes import load_json, misfit
 from oodles.verdict import Verdict, verdicts
 
 SCHEMA = 1
 TABLES = ("correlations", "fits", "residuals", "changes", "table")
 SEPARATOR = "; "
+AGAIN = "write the results again with oodles analyse"
+SHAPE = {
+    "oodles": str,
+    "settings": {"by": [str], "metric?": str, "level?": (int, float), "in_domain?": ([str], str, None)},
+    "caveats": [str],
+    "verdicts": [{"group": {...: str}, "n_runs": int, "descriptive": bool, "sentence": str}],
+}
+NEEDED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # columns that hold text, and numbers
+    "correlations": (
+        ("a", "b", "corrected_by", "method", "within", "interval", "correlation"),
+        (
+            *("r", "low", "high", "p_val", "p_holm", "p_bh", "r_corrected", "r_corrected_low", "r_corrected_high"),
+            *("n_runs", "n_units", "n_steps"),
+        ),
+    ),
+    "fits": (("test_set", "method", "within"), ("r2", "edf", "residual_sd", "reliability", "n_runs", "n_steps")),
+    "residuals": (("run", "test_set", "within"), ("step", "value", "fitted", "residual", "low", "high")),
+    "changes": (
+        ("test_set", "role"),
+        ("first_step", "last_step", "first", "last", "change", "low", "high", "n_runs"),
+    ),
+    "table": (("run", "test_set", "role", "metric"), ("step", "value")),
+}
+SUMMARY, UNFINISHED = "results.json", ".results.part"  # written last; there until then
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -71,7 +98,7 @@ def analyse(table: pd.DataFrame, records: pd.DataFrame | Examples | None = None,
     Analysis
     """
     result = partial_correlations(table, records, **options)
-    shared = {name: options[name] for name in ("by", "metric", "level", "in_domain") if name in options}
+    shared = {name: options[name] for name in ("by", "unit", "metric", "level", "in_domain") if name in options}
     checked, _ = check_table(table, in_domain=options.get("in_domain"))
     return Analysis(
         result=result, changes=changes(table, **shared), verdicts=verdicts(result), long_table=_plain(checked)
@@ -86,7 +113,8 @@ def write_results(analysis: Analysis, out: Path) -> list[Path]:
     analysis : Analysis
         What to write.
     out : Path
-        A folder, made where absent. Each file is written aside and renamed, so a reader sees whole files only.
+        A folder, made where absent. Each file is written aside and renamed, so a reader sees whole files only. Earlier
+        results are replaced; other files are not.
 
     Returns
     -------
@@ -94,17 +122,24 @@ def write_results(analysis: Analysis, out: Path) -> list[Path]:
         The files.
     """
     out = Path(out)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"{out}: cannot be made a folder: {error.strerror or error}") from error
-    written = []
+    check_results(out)
+    written = [write_aside(out / UNFINISHED, lambda path: path.touch())]
     for name, frame in _frames(analysis).items():
-        written.append(_put(out / f"{name}.csv", lambda path, f=frame: _as_csv(f).to_csv(path, index=False)))
-        written.append(_put(out / f"{name}.parquet", lambda path, f=frame: f.to_parquet(path, index=False)))
+        written.append(write_aside(out / f"{name}.csv", partial(_as_csv(frame).to_csv, index=False)))
+        written.append(write_aside(out / f"{name}.parquet", partial(frame.to_parquet, index=False)))
     text = json.dumps(_summary(analysis), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    written.append(_put(out / "results.json", lambda path: path.write_text(text, encoding="utf-8")))
-    return written
+    written.append(write_aside(out / SUMMARY, lambda path: path.write_text(text, encoding="utf-8")))
+    (out / UNFINISHED).unlink(missing_ok=True)
+    return written[1:]
+
+
+def check_results(out: Path, inputs: Iterable[Path] = ()) -> None:
+    """Refuse a folder in which results would take the place of other files."""
+    if out.exists() and not out.is_dir():
+        raise StoreError(f"{out}: is there and is no folder; choose another --out")
+    held = (out / UNFINISHED).is_file() or all((out / name).is_file() for name in (SUMMARY, "correlations.parquet"))
+    for name in (SUMMARY, *(f"{table}.{kind}" for table in TABLES for kind in ("csv", "parquet"))):
+        check_target(out / name, lambda _: held, inputs)
 
 
 def read_results(path: Path) -> Analysis:
@@ -115,18 +150,9 @@ def read_results(path: Path) -> Analysis:
     path : Path
         The folder, or its `results.json`.
     """
-    folder = Path(path).parent if Path(path).name == "results.json" else Path(path)
+    folder = Path(path).parent if Path(path).name == SUMMARY else Path(path)
     summary = _read_summary(folder)
-    frames = {}
-    for name in TABLES:
-        file = folder / f"{name}.parquet"
-        try:
-            frame = pd.read_parquet(file)
-        except (OSError, ValueError) as error:
-            raise DataError(f"{file}: cannot be read; write the results again with oodles analyse") from error
-        if "caveats" in frame.columns:
-            frame = frame.assign(caveats=pd.Series([list(map(str, s)) for s in frame["caveats"]], dtype=object))
-        frames[name] = frame
+    frames = {name: _read_frame(folder / f"{name}.parquet", name, summary["settings"]["by"]) for name in TABLES}
     result = PartialCorrelations(
         table=frames["correlations"],
         fits=frames["fits"],
@@ -134,7 +160,11 @@ def read_results(path: Path) -> Analysis:
         settings=summary["settings"],
         caveats=tuple(summary["caveats"]),
     )
-    told = tuple(Verdict(**verdict) for verdict in summary["verdicts"])
+    _check_groups(folder, summary, frames["correlations"])
+    try:
+        told = tuple(Verdict(**verdict) for verdict in summary["verdicts"])
+    except TypeError:
+        raise DataError(f"{folder / SUMMARY}: a verdict has other keys than this version writes; {AGAIN}") from None
     return Analysis(
         result=result,
         changes=frames["changes"],
@@ -142,6 +172,15 @@ def read_results(path: Path) -> Analysis:
         long_table=_plain(frames["table"]),
         version=summary["oodles"],
     )
+
+
+def _check_groups(folder: Path, summary: Any, pairs: pd.DataFrame) -> None:
+    """Every verdict is about a group that has pairs."""
+    by = summary["settings"]["by"]
+    known = set(map(tuple, pairs[by].astype(str).to_numpy()))
+    for verdict in summary["verdicts"]:
+        if set(verdict["group"]) != set(by) or tuple(verdict["group"][name] for name in by) not in known:
+            raise DataError(f"{folder / SUMMARY}: a verdict about a group that has no correlations; {AGAIN}")
 
 
 def _frames(analysis: Analysis) -> dict[str, pd.DataFrame]:
@@ -159,9 +198,11 @@ def _plain(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _as_csv(frame: pd.DataFrame) -> pd.DataFrame:
-    if "caveats" not in frame.columns:
-        return frame
-    return frame.assign(caveats=[SEPARATOR.join(said) for said in frame["caveats"]])
+    """Caveats as text, and no text that a spreadsheet would take for a formula."""
+    if "caveats" in frame.columns:
+        frame = frame.assign(caveats=[SEPARATOR.join(said) for said in frame["caveats"]])
+    texts = [column for column in frame.columns if not pd.api.types.is_numeric_dtype(frame[column])]
+    return frame.assign(**{column: disarmed(frame[column]) for column in texts})
 
 
 def _summary(analysis: Analysis) -> dict[str, Any]:
@@ -176,32 +217,44 @@ def _summary(analysis: Analysis) -> dict[str, Any]:
 
 
 def _read_summary(folder: Path) -> Any:
-    file = folder / "results.json"
+    file = folder / SUMMARY
     if not file.is_file():
-        raise DataError(f"{folder}: no results.json; expected a folder written by oodles analyse")
+        raise DataError(f"{folder}: no {SUMMARY}; expected a folder written by oodles analyse")
     try:
-        summary = json.loads(file.read_text(encoding="utf-8"))
-        schema = summary["schema"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{file}: not a results file; write the results again with oodles analyse") from error
-    if schema != SCHEMA:
-        raise DataError(f"{file}: schema {schema}, this version reads {SCHEMA}; write the results again")
+        summary = load_json(file)
+        found = misfit(summary, {"schema": int})
+    except (OSError, ValueError) as error:
+        found = first_line(error)
+    if found:
+        raise DataError(f"{file}: not a results file ({found}); {AGAIN}")
+    if summary["schema"] != SCHEMA:
+        raise DataError(f"{file}: schema {summary['schema']}, this version reads {SCHEMA}; {AGAIN}")
+    if found := misfit(summary, SHAPE):
+        raise DataError(f"{file}: {found}; {AGAIN}")
     return summary
 
 
-def _put(path: Path, write: Any) -> Path:
-    """Write aside, then rename."""
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
+def _read_frame(file: Path, name: str, by: list[str]) -> pd.DataFrame:
+    """A table of results, if it has the columns that whoever shows it needs."""
     try:
-        write(Path(aside))
-        Path(aside).chmod(0o644)
-        Path(aside).replace(path)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        Path(aside).unlink(missing_ok=True)
-    return path
+        frame = read_frame(file)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file}: cannot be read ({first_line(error)}); {AGAIN}") from None
+    texts, numbers = NEEDED[name]
+    for column in (*by, *texts, *numbers):
+        if column not in frame.columns:
+            raise DataError(f"{file}: no column '{shown(column)}'; {AGAIN}")
+        if column in numbers and not pd.api.types.is_numeric_dtype(frame[column]):
+            raise DataError(f"{file}: column '{column}' holds {frame[column].dtype}, expected numbers; {AGAIN}")
+        if column in texts and not all(isinstance(cell, str) for cell in frame[column]):
+            raise DataError(f"{file}: column '{column}' holds {frame[column].dtype}, expected text; {AGAIN}")
+    if name == "table":
+        return frame
+    if "caveats" not in frame.columns:
+        raise DataError(f"{file}: no column 'caveats'; {AGAIN}")
+    if not all(isinstance(said, np.ndarray) and all(isinstance(s, str) for s in said) for said in frame["caveats"]):
+        raise DataError(f"{file}: column 'caveats' holds {frame['caveats'].dtype}, expected lists of text; {AGAIN}")
+    return frame.assign(caveats=pd.Series([list(map(str, s)) for s in frame["caveats"]], dtype=object))
 
 
 def render_terminal(analysis: Analysis, console: Console) -> None:
@@ -243,7 +296,7 @@ def _heatmap(pairs: pd.DataFrame, within: str) -> Table:
         grid.add_column(str(number), justify="center", width=7)
     for i, name in enumerate(names):
         cells = [_cell(found.get((names[j], name), found.get((name, names[j])))) for j in range(min(i, len(names) - 1))]
-        grid.add_row(Text(f"{name} {i + 1}", no_wrap=True, overflow="ellipsis"), "", *cells)
+        grid.add_row(Text(plain(f"{name} {i + 1}"), no_wrap=True, overflow="ellipsis"), "", *cells)
     return grid
 
 
@@ -260,24 +313,26 @@ def _pair_table(rows: pd.DataFrame) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("pair", "within"):
         table.add_column(name)
-    for name in ("r", "interval", "p (Holm)", "corrected", "runs", "points", "caveats"):
+    raw = ("r raw",) if any(hardly_differ(said) for said in rows["caveats"]) else ()
+    for name in ("r", *raw, "interval", "p (Holm)", "corrected", "runs", "points", "caveats"):
         table.add_column(name, justify="right")
     common = set(_common(rows))
     for row in rows.to_dict("records"):
-        table.add_row(*_pair_cells(row, common))
+        table.add_row(*_pair_cells(row, common, raw=bool(raw)))
     return table
 
 
-def _pair_cells(row: Mapping[Any, Any], common: set[str]) -> list[str]:
+def _pair_cells(row: Mapping[Any, Any], common: set[str], *, raw: bool) -> list[str]:
     own = len(set(row["caveats"]) - common)
     p_val = "" if not np.isfinite(row["p_holm"]) else f"{row['p_holm']:.3f}"
     corrected = _number(row["r_corrected"])
     if row["corrected_by"] == "range":
         corrected = f"{_number(row['r_corrected_low'])}..{_number(row['r_corrected_high'])}"
     return [
-        escape(f"{row['a']} ~ {row['b']}"),
+        escape(plain(f"{row['a']} ~ {row['b']}")),
         str(row["within"]),
         _number(row["r"]),
+        *([_number(row["r_raw"])] if raw else []),
         f"{_number(row['low'])} to {_number(row['high'])}",
         p_val if row["n_units"] >= DESCRIPTIVE else "no test",
         corrected,

@@ -151,6 +151,7 @@ def _audit(view: _View, say: Say) -> Audit:
             reached, found = checks.check_hypothesis_only(data, examples, shared_field(used, examples))
             facts[f"{kind} {data.name}"]["hypothesis_only"] = reached
             findings += found
+    findings += checks.check_sets(tests)
     for name, examples in train.items():
         say(f"overlap of {name} (train) with the test sets")
         findings += checks.check_overlap(name, examples, tests, view.draws.get(name, ()))

@@ -22,9 +22,11 @@ from oodles.audit import audit_data, stop_on_errors
 from oodles.config import build
 from oodles.environment import environment
 from oodles.errors import ConfigError, MissingExtraError, ModelError, StoreError, nearest
+from oodles.forward import Plan
 from oodles.grid import check_slices
 from oodles.locks import held_briefly
-from oodles.patterns import render
+from oodles.names import check_name
+from oodles.patterns import render, shared_field
 from oodles.progress import duration, say
 from oodles.records import (
     SHOTS,
@@ -39,7 +41,7 @@ from oodles.records import (
     role_of,
 )
 from oodles.schedule import schedule
-from oodles.scoring import Plan, predict, prepare
+from oodles.scoring import predict, prepare_all
 from oodles.slices import Members, members_of
 from oodles.sources import load_examples
 from oodles.store import (
@@ -110,7 +112,8 @@ def render_sets(
         examples = load_examples(suite, data)
         used = pattern_for(suite, data, pattern)
         prompts = render(used, examples, data.name, limit)
-        sets.append(Rendered(prompts=prompts, members=members_of(prompts, examples, used.name)))
+        item = data.item or shared_field(used, examples)
+        sets.append(Rendered(prompts=prompts, members=members_of(prompts, examples, used.name, item)))
     if evaluation.shots and shots:
         prompts = render(pattern, shots, SHOTS)
         sets.append(Rendered(prompts=prompts, members=members_of(prompts, shots, pattern.name)))
@@ -202,8 +205,7 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
 
     def _reserve(self, run: str, out: Path) -> RunFolder:
         """The run's folder, if it is free; nothing is written before training begins."""
-        if not run or not all(c.isalnum() or c in "-_.," for c in run) or run.startswith("."):
-            raise ConfigError(f"OODCallback: run is '{run}', expected letters, digits, - _ . and , only")
+        check_name(run, "OODCallback: run")
         check_folder(out, CALLBACKS, self._suite.name)
         folder = RunFolder(out / "runs" / run)
         if folder.status == "done":
@@ -256,8 +258,8 @@ class OODCallback(TrainerCallback):  # type: ignore[misc]
         evaluation = self._evaluation
         self._schedule = schedule(evaluation.steps, state.max_steps, evaluation.points)
         with own_precision(model):
-            for prompts in self._sets:
-                self._plans[prompts.name] = prepare(model, tokenizer, prompts, batch_tokens=evaluation.batch_tokens)
+            plans = prepare_all(model, tokenizer, self._sets, batch_tokens=evaluation.batch_tokens)
+        self._plans = {plan.name: plan for plan in plans}
         self._committed = {
             (line["step"], line["test_set"], line["prompts"]): line
             for line in read_scores(self._folder)

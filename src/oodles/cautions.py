@@ -5,21 +5,23 @@ Caveats are data. They travel with the numbers they qualify into every table, fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from oodles.estimates import Estimate
-from oodles.residuals import fit_design
+from oodles.longtable import GUESSABLE, chance_level
+from oodles.residuals import centre, fit_design
 from oodles.series import Series
 from oodles.slices import sharing
 from oodles.splines import Array
 
 DRIFTING = 0.5  # correlation of a residual with the share of an answer, in both sets, that is worth saying
+HARDLY = "in-domain scores hardly differ"
+UNKNOWN_SIZE = 2500.0  # examples of a test set that does not tell
 CONSTANT = 0.95  # share of one answer above which answers are nearly constant
-GUESSABLE = ("accuracy", "balanced_accuracy", "auc")  # metrics for which guessing has a known score
 SEPARATORS = ("/", ":", "[")
 
 
@@ -58,7 +60,7 @@ class Cautions:
     """What was read from the table, to be asked group by group."""
 
     constant: Mapping[tuple[str, str], tuple[int, int]]  # (run, test set): points nearly constant, points
-    chance: Mapping[str, float]  # by in-domain test set
+    chance: Mapping[str, float]  # by in-domain test set; absent where it is not known
     metric: str
     guessable: bool
     parents: Mapping[str, str]
@@ -84,6 +86,15 @@ class Cautions:
             shares=_first_shares(table),
             caveats=said if metric in GUESSABLE else (),
         )
+
+    def of_covariates(self, series: Series, within: str) -> tuple[str, ...]:
+        """Whether the in-domain scores hardly differ, so that there is next to nothing to hold fixed.
+
+        They do not if their standard deviation (within runs, where levels of runs are taken out) is no larger than the
+        binomial error of one score, with `UNKNOWN_SIZE` examples where n is not known; or if they are all but equal.
+        """
+        told = [_flat(series, column, within) for column in range(series.covariates.shape[1])]
+        return (f"{HARDLY} ({'; '.join(told)})",) if all(told) else ()
 
     def of_set(self, series: Series, name: str) -> tuple[str, ...]:
         """Caveats of one test set in one group."""
@@ -162,34 +173,67 @@ def shared_seeds(series: Series, table: pd.DataFrame, unit: str) -> str | None:
     return f"{where}: {len(runs)} runs have {seeds} seeds; if a seed decides their data, it is the unit (--unit seed)"
 
 
+def hardly_differ(caveats: Iterable[str]) -> bool:
+    """Whether one of them says that the in-domain scores hardly differ."""
+    return any(said.startswith(HARDLY) for said in caveats)
+
+
+def _flat(series: Series, column: int, within: str) -> str:
+    """How little one in-domain set's scores differ; empty if they differ by more than their sampling error."""
+    z, sizes = series.covariates[:, column], series.covariate_sizes[:, column]
+    if len(z) < 2:
+        return ""
+    apart, levels = (
+        (z - z.mean(), 1) if within == "pooled" else (centre(z[:, None], series.runs)[:, 0], len(series.run_names))
+    )
+    spread = float(np.sqrt((apart**2).sum() / max(len(z) - levels, 1)))
+    if spread <= 1e-9 * max(1.0, float(np.abs(z).max())):
+        return "all equal"
+    if z.min() < 0 or z.max() > 1:
+        return ""
+    n = np.where(np.isfinite(sizes), sizes, UNKNOWN_SIZE)
+    error = float(np.sqrt(np.mean(z * (1 - z) / n)))
+    size = f"{n.min():.0f} examples" if np.isfinite(sizes).all() else f"{UNKNOWN_SIZE:.0f} examples, n not being known"
+    return f"sd {spread:.2g}, sampling error {error:.2g} of {size}" if spread <= error else ""
+
+
 def _chance_levels(
     table: pd.DataFrame, rows: pd.DataFrame, chance: float | None
 ) -> tuple[dict[str, float], tuple[str, ...]]:
-    """Score of guessing for every in-domain set: as given, from the column, or from the number of answers."""
+    """Score of guessing for every in-domain set: as given, from the column, or from the answers of that set."""
     names = [str(n) for n in rows.loc[rows["role"] == "in_domain", "test_set"].unique()]
     if chance is not None:
         return dict.fromkeys(names, float(chance)), ()
-    answers = table.loc[table["metric"].astype(str).str.startswith("share:"), "metric"].nunique()
-    assumed = 1 / answers if answers >= 2 else 0.5
-    levels = dict.fromkeys(names, assumed)
-    told: dict[str, float] = {}
-    if "chance" in rows.columns:
-        first = rows.dropna(subset=["chance"]).drop_duplicates("test_set")
-        told = {str(n): float(v) for n, v in zip(first["test_set"], first["chance"], strict=True) if n in levels}
-    levels |= told
-    if answers >= 2 or set(told) >= set(names):
+    told = {name: chance_level(table, name, str(rows["metric"].iloc[0])) for name in names}
+    levels = {name: level for name, level in told.items() if np.isfinite(level)}
+    unknown = sorted(set(names) - set(levels))
+    if not unknown:
         return levels, ()
-    return levels, ("number of answers is not known: chance taken as 0.5",)
+    return levels, (
+        f"chance is not known for {', '.join(unknown)} (column chance, or --chance): whether a run rose above it was "
+        "not checked",
+    )
+
+
+def _chance_of(name: str, chance: Mapping[str, float]) -> float:
+    """Of an in-domain set, or of the several that runs which differ in theirs put into one column."""
+    if name in chance:
+        return chance[name]
+    levels = {chance.get(part) for part in name.split("/")}
+    only = levels.pop() if len(levels) == 1 else None
+    return float("nan") if only is None else only
 
 
 def _never_rose(series: Series, chance: Mapping[str, float]) -> list[str]:
     """In-domain scores that stay within two standard errors of guessing at every step."""
+    level = np.array([[_chance_of(name, chance) for name in series.in_domain]])
+    if np.isnan(level).any():
+        return []
     low = 0
     for run in range(len(series.run_names)):
         points = series.runs == run
-        level = np.array([[chance.get(name, 0.5) for name in series.in_domain]])
         sizes = series.covariate_sizes[points]
-        error = np.sqrt(level * (1 - level) / np.where(np.isfinite(sizes) & (sizes > 0), sizes, 2500.0))
+        error = np.sqrt(level * (1 - level) / np.where(np.isfinite(sizes) & (sizes > 0), sizes, UNKNOWN_SIZE))
         low += bool((series.covariates[points] <= level + 2 * error).all())
     if not low:
         return []

@@ -13,7 +13,7 @@ from oodles import overlap, pins
 from oodles.errors import OodlesError
 from oodles.records import DataSet, Draw, Example, PromptSet
 from oodles.sources import Origin
-from oodles.tokens import bare_tokens, encode, joins_badly, most_tokens, start_tokens, wrap
+from oodles.tokens import encode, joined_tokens, most_tokens, start_tokens, wrap
 
 Severity = Literal["error", "warning", "note"]
 Kind = Literal["train", "test"]
@@ -38,6 +38,7 @@ CODES: dict[str, Code] = {
     "count-differs": Code(severity="error", meaning="a test set's labels occur another number of times than expected"),
     "kept-differs": Code(severity="error", meaning="after dropping labels, more or fewer rows are left than pinned"),
     "shots-in-test": Code(severity="error", meaning="a drawn shot is in a test set, up to case, spacing, punctuation"),
+    "same-rows": Code(severity="error", meaning="two test sets hold the same rows: they are one set by two names"),
     "answer-space": Code(severity="error", meaning="between prompt and answer there is no space, or there are two"),
     "answer-joins": Code(severity="error", meaning="joining an answer changes the tokens of the prompt"),
     "answer-same": Code(severity="error", meaning="two answers have the same tokens", allowed=False),
@@ -54,6 +55,7 @@ CODES: dict[str, Code] = {
     "text-damaged": Code(severity="warning", meaning="texts hold U+FFFD or NUL, as left by a wrong decoding"),
     "duplicate": Code(severity="warning", meaning="examples occur more than once, up to case, spacing, punctuation"),
     "duplicate-conflict": Code(severity="warning", meaning="the same example has different right answers"),
+    "rows-shared": Code(severity="warning", meaning="two test sets have rows in common, which correlates their scores"),
     "train-in-test": Code(severity="warning", meaning="train examples are in a test set; harmless unless drawn"),
     "train-near-test": Code(severity="warning", meaning="train examples are nearly a test example (word n-grams)"),
     "shots-near-test": Code(severity="warning", meaning="a drawn shot is nearly a test example (word n-grams)"),
@@ -194,6 +196,19 @@ def check_texts(data: DataSet, kind: Kind, examples: Sequence[Example]) -> Itera
         )
 
 
+def check_sets(tests: Mapping[str, Sequence[Example]]) -> Iterator[Finding]:
+    """Test sets with the same examples: a correlation between them is partly, or only, one of a set with itself."""
+    for found in overlap.shared_rows(tests):
+        a, b = found.sets
+        if found.same:
+            text = f"the {found.count} examples of {a} are those of {b}, with the same answers"
+            yield Finding(code="same-rows", where=f"{a}, {b}", text=text)
+        else:
+            are = _many(found.count, "example is", "examples are")
+            text = f"{are} in both: {found.sizes[0]} different ones in {a}, {found.sizes[1]} in {b}"
+            yield Finding(code="rows-shared", where=f"{a}, {b}", text=text)
+
+
 def check_overlap(
     train_set: str, train: Sequence[Example], tests: Mapping[str, Sequence[Example]], draws: Sequence[Draw]
 ) -> Iterator[Finding]:
@@ -287,18 +302,18 @@ def check_spaces(prompts: PromptSet, where: str) -> Iterator[Finding]:
 
 def check_answers(tokenizer: Any, prompts: PromptSet, where: str) -> Iterator[Finding]:
     """Answers of several tokens, of equal tokens, and answers that change the prompt they are joined to."""
-    found = [tuple(ids) for ids in bare_tokens(tokenizer, prompts.answers)]
-    for answer, ids in zip(prompts.answers, found, strict=True):
-        if len(ids) != 1:
+    step = max(1, len(prompts.prompts) // 200)
+    texts = [wrap(tokenizer, p.text, prompts.chat) for p in prompts.prompts[::step]]
+    joined = [joined_tokens(tokenizer, answer, texts) for answer in prompts.answers]
+    for answer, (ids, changed) in zip(prompts.answers, joined, strict=True):
+        if changed is None and len(ids) != 1:
             told = " ".join(map(repr, tokenizer.convert_ids_to_tokens(list(ids))))
             text = f"answer {answer!r} has {len(ids)} tokens: {told}"
             yield Finding(code="answer-tokens", where=where, text=text)
-    if len(set(found)) < len(found):
+    whole = [ids for ids, changed in joined if changed is None]
+    if len(set(whole)) < len(whole):
         yield Finding(code="answer-same", where=where, text=f"two of {list(prompts.answers)} have the same tokens")
-    step = max(1, len(prompts.prompts) // 200)
-    texts = [wrap(tokenizer, p.text, prompts.chat) for p in prompts.prompts[::step]]
-    for answer in prompts.answers:
-        changed = joins_badly(tokenizer, answer, texts)
+    for answer, (_, changed) in zip(prompts.answers, joined, strict=True):
         if changed is not None:
             text = f"answer {answer!r} changes the prompt's tokens when joined to {changed[-16:]!r}"
             yield Finding(code="answer-joins", where=where, text=text)

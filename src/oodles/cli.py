@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -14,12 +15,12 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from oodles import __version__
-from oodles.errors import ConfigError, OodlesError, StoreError
+from oodles.errors import ConfigError, OodlesError, StoreError, plain, shown
 from oodles.progress import open_streams, say, settle_streams, to_nowhere
+from oodles.terminal import PlainConsole, accept_any_text, is_unicode
 
 app = typer.Typer(
     name="oodles",
@@ -31,6 +32,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+NOT_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")  # spelt out
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Set = Annotated[
@@ -51,7 +54,10 @@ Allow = Annotated[
     typer.Option("--allow", metavar="CODE", help="Let the study go on despite this audit error. May be repeated."),
 ]
 InDomain = Annotated[
-    str | None, typer.Option("--in-domain", help="The in-domain test set, for tables without a role column.")
+    list[str] | None,
+    typer.Option(
+        "--in-domain", help="An in-domain test set, for tables without a role column. May be repeated: all of them."
+    ),
 ]
 
 
@@ -62,15 +68,23 @@ def main() -> None:
     # be said before torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     open_streams()
+    accept_any_text()
     try:
         with _stdout_told():
-            app()
+            code = app(prog_name="oodles", standalone_mode=False)
+        sys.exit(code)
     except OodlesError as error:
-        _say(f"{type(error).__name__}: {error}")
-        sys.exit(2)
+        _fail(type(error).__name__, str(error))
     except BrokenPipeError:  # e.g. `oodles suites | head`
         to_nowhere(sys.stdout)
         sys.exit(1)
+    except OSError as error:  # of the machine, not of what was asked
+        place = f"{error.filename}: " if error.filename is not None else ""
+        _fail("StoreError", f"{place}{error.strerror or error}; check the path, its permissions and the disk")
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        _show_usage(error)
     finally:
         settle_streams()
 
@@ -90,6 +104,22 @@ def _stdout_told() -> Iterator[None]:
         raise StoreError(f"the output could not be written ({error.strerror})") from None
 
 
+def _show_usage(error: Any) -> None:
+    """What is wrong with the command line, in one line; the whole help where nothing was asked."""
+    context: Any = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(context.get_help(), end="")
+        sys.exit(2)
+    command = context.command_path if context is not None else "oodles"
+    _fail(command, f"{error.format_message().rstrip('.')}; see {command} --help")
+
+
+def _fail(kind: str, text: str) -> None:
+    """One line, and exit 2."""
+    _say(f"{kind}: {shown(text, 1100)}")
+    sys.exit(2)
+
+
 def _version(value: bool) -> None:
     if value:
         print(f"oodles {__version__}")
@@ -106,7 +136,8 @@ def _options(
 
 
 def _as_json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    text = json.dumps(value, indent=2, ensure_ascii=not is_unicode(sys.stdout), default=str)
+    return NOT_IN_JSON.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def _print_json(value: Any) -> None:
@@ -119,12 +150,17 @@ def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 160).print(table)
+    PlainConsole(markup=False, highlight=False, width=None if sys.stdout.isatty() else 160).print(table)
 
 
-def _wide_console() -> Console:
+def _wide_console() -> PlainConsole:
     """As wide as the terminal; wide enough for whole lines where there is none."""
-    return Console(width=None if sys.stdout.isatty() else 120)
+    return PlainConsole(width=None if sys.stdout.isatty() else 120)
+
+
+def _tell(text: str) -> None:
+    """A line of the answer, on stdout."""
+    print(plain(text))
 
 
 _say = say  # what is no result goes to stderr
@@ -178,7 +214,7 @@ def _finish(root: Path, analysis: Any, table: Any, runs: list[dict[str, Any]], a
         _print_json({"out": str(root), "report": str(report_path), "verdicts": verdicts})
         return
     render_terminal(analysis, _wide_console())
-    print(f"\nReport: {report_path}")
+    _tell(f"\nReport: {report_path}")
 
 
 @app.command()
@@ -227,7 +263,7 @@ def suites(
         patterns = {n: {"text": p.text, "answers": list(p.answers)} for n, p in suite.patterns.items()}
         _print_json({"name": suite.name, "description": suite.description, "patterns": patterns, "sets": sets})
         return
-    show_suite(suite, sets, Console(width=None if sys.stdout.isatty() else 180))
+    show_suite(suite, sets, PlainConsole(width=None if sys.stdout.isatty() else 180))
 
 
 @app.command()
@@ -270,7 +306,7 @@ def models(
     }
     for key, value in lines.items():
         if value:
-            print(f"{key:<14}{value}")
+            _tell(f"{key:<14}{value}")
     if "note" in facts:
         _say(f"note: {facts['note']}")
 
@@ -317,7 +353,7 @@ def fetch(
     if as_json:
         _print_json({"model": name, "folder": str(folder)})
     else:
-        print(folder)
+        _tell(str(folder))
 
 
 def _list_fetchable(as_json: bool) -> None:
@@ -350,7 +386,7 @@ def _fetch_suite(name: str, to: Path | None, as_json: bool) -> None:
         return
     _print_table("", list(rows[0]), [[str(v if v is not None else "-") for v in r.values()] for r in rows])
     if to is not None:
-        print(f"\non the other machine: --data {to}, or export OODLES_DATA={to}")
+        _tell(f"\non the other machine: --data {to}, or export OODLES_DATA={to}")
 
 
 @app.command()
@@ -435,10 +471,11 @@ def _waiting() -> Iterator[Callable[[str], None]]:
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    with Console(stderr=True).status("reading the data") as status:
+    with PlainConsole(stderr=True).status("reading the data") as status:
         yield status.update
 
 
+NOTED = 8  # notes that are printed
 LISTED = 60  # runs; of more, only those that matter are listed
 
 Only = Annotated[
@@ -516,7 +553,7 @@ def _dry_run(study: Any, root: Path, only: list[str], shots: list[int], as_json:
         return
     _print_table("per run, counted", *table_of_counts(budget))
     _print_table("\nper run, estimated", *table_of_estimates(budget))
-    print("\n" + "\n".join([*sum_lines(budget, status), *basis_lines(budget)]))
+    _tell("\n" + "\n".join([*sum_lines(budget, status), *basis_lines(budget)]))
     if (root / "study.json").is_file() or len(status) <= LISTED:
         would = [[run, state, "skip" if state == "done" else "run"] for run, state in status.items()]
         _print_table(f"\n{root}", ["run", "status", "would"], would)
@@ -525,7 +562,7 @@ def _dry_run(study: Any, root: Path, only: list[str], shots: list[int], as_json:
 def _print_if_read(text: str, *, needed: bool = False) -> None:
     """What was run is in its folder: a reader that has gone fails nothing, and only JSON must be written whole."""
     try:
-        print(text, flush=True)
+        print(plain(text), flush=True)
     except OSError as error:
         if needed and not isinstance(error, BrokenPipeError):
             raise
@@ -685,8 +722,8 @@ def _print_scored(scored: list[Any], as_json: bool) -> None:
         _print_json([{**t, "broken": dict(s.broken)} for t, s in zip(told, scored, strict=True)])
     else:
         for one in scored:
-            print(f"{one.run}: {one.done} evaluations scored, {one.skipped} there before")
-        print(f"next: oodles analyse {scored[0].out}")
+            _tell(f"{one.run}: {one.done} evaluations scored, {one.skipped} there before")
+        _tell(f"next: oodles analyse {scored[0].out}")
     for one in scored:
         for step, reason in one.broken:
             _say(f"failed: {one.run} step {step}: {reason}")
@@ -754,7 +791,7 @@ def pack(
     if as_json:
         _print_json({"file": str(packed.path), "runs": packed.runs, "files": packed.files, "bytes": packed.bytes})
     else:
-        print(f"{packed.path}: {packed.runs} runs, {packed.files} files, {packed.bytes / 1e6:.1f} MB")
+        _tell(f"{packed.path}: {packed.runs} runs, {packed.files} files, {packed.bytes / 1e6:.1f} MB")
 
 
 Method = Annotated[
@@ -765,7 +802,10 @@ Method = Annotated[
 ]
 By = Annotated[
     list[str] | None,
-    typer.Option("--by", help="Column that makes a group; default model and train_set. May be repeated."),
+    typer.Option(
+        "--by",
+        help="Column that makes a group; default model and train_set. May be repeated; none: one group of all runs.",
+    ),
 ]
 Unit = Annotated[str | None, typer.Option("--unit", help="Column that says what is independent; default run.")]
 Within = Annotated[
@@ -790,6 +830,16 @@ TestSets = Annotated[
         " May be repeated.",
     ),
 ]
+Chance = Annotated[
+    float | None, typer.Option("--chance", help="Score of guessing in-domain; default the table's column chance.")
+]
+SharedStart = Annotated[
+    str | None,
+    typer.Option(
+        "--shared-start",
+        help="drop (default) or keep the points that are identical in several runs: the untrained model at step 0.",
+    ),
+]
 Metric = Annotated[str | None, typer.Option("--metric", help="Which metric of the table; default accuracy.")]
 
 
@@ -806,6 +856,8 @@ def analyse(
     unit: Unit = None,
     in_domain: InDomain = None,
     test_set: TestSets = None,
+    chance: Chance = None,
+    shared_start: SharedStart = None,
     as_json: AsJson = False,
 ) -> None:
     """Partial correlations between OOD test sets, with intervals and caveats. No GPU, no torch.
@@ -813,10 +865,14 @@ def analyse(
     A long table has one row per run x step x test set: columns run, step, test_set, value; and model, train_set, shots,
     seed, role (in_domain or ood), metric, n where they are known.
     """
-    from oodles.analysis import render_terminal, write_results
+    from oodles.analysis import check_results, render_terminal, write_results
 
-    chosen = {"method": method, "within": within, "interval": interval, "correlation": correlation, "metric": metric}
-    analysis, _, _ = _analyse_path(path, test_set, **chosen, by=by, unit=unit, in_domain=in_domain)
+    if out is not None:
+        check_results(out, [path])  # before the work
+    chosen: dict[str, Any] = {"method": method, "within": within, "interval": interval}
+    chosen |= {"correlation": correlation, "metric": metric}
+    chosen |= {"unit": unit, "in_domain": in_domain, "chance": chance, "shared_start": shared_start}
+    analysis, _, _ = _analyse_path(path, test_set, **chosen, by=_groups(by))
     if out is not None:
         for written in write_results(analysis, out):
             _say(f"wrote {written}")
@@ -829,6 +885,14 @@ def analyse(
 app.command("analyze", hidden=True)(analyse)
 
 
+def _groups(by: list[str] | None) -> list[str] | None:
+    """`--by none`, or an empty one, is no grouping."""
+    columns = [column for column in by or () if column not in ("", "none")]
+    if by and columns and len(columns) < len(by):
+        raise ConfigError(f"--by none: no grouping, but --by {columns[0]} is given, too; leave one of them out")
+    return by if by is None else columns
+
+
 def _analyse_path(
     path: Path, test_sets: list[str] | None = None, **options: Any
 ) -> tuple[Any, Any, list[dict[str, Any]]]:
@@ -838,7 +902,7 @@ def _analyse_path(
     from oodles.describe import describe_runs
     from oodles.longtable import pick_sets, read_table
     from oodles.packed import is_packed, opened
-    from oodles.reading import DamageWarning, read_records, read_runs
+    from oodles.reading import DamageWarning, StoredRecords, read_runs
 
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items() if v is not None}
     if is_packed(path):
@@ -847,14 +911,15 @@ def _analyse_path(
     if (path / "study.json").is_file():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DamageWarning)  # told below, once
-            table, records = read_runs(path, test_sets), read_records(path, test_sets)
-        for note in dict.fromkeys([*table.attrs["notes"], *records.attrs["notes"]]):
-            _say(f"note: {note}")
+            table, records = read_runs(path, test_sets), StoredRecords.read(path, test_sets)
+        analysis = analyse_table(table, records, **given)
         runs = describe_runs(path)
+        notes = [*dict.fromkeys([*table.attrs["notes"], *records.notes.texts])]
         for run in runs:
             if run["status"] != "done":
-                _say(f"note: run {run['name']} is not finished ({run['status']}); its scores so far are analysed")
-        return analyse_table(table, records if len(records) else None, **given), table, runs
+                notes.append(f"run {run['name']} is not finished ({run['status']}); its scores so far are analysed")
+        _note(notes)
+        return analysis, table, runs
     if (path / "results.json").is_file():
         analysis = read_results(path)
         if test_sets:
@@ -863,8 +928,17 @@ def _analyse_path(
             _say("note: analysed anew from the results' table, without per-example records")
             analysis = analyse_table(analysis.long_table, None, **given)
         return analysis, analysis.long_table, []
-    table = pick_sets(read_table(path), test_sets)
+    table = pick_sets(read_table(path), test_sets, options.get("in_domain"))
     return analyse_table(table, None, **given), table, []
+
+
+def _note(notes: list[str]) -> None:
+    """A few notes; of many only how many there are."""
+    told = list(dict.fromkeys(notes))
+    for note in told[:NOTED]:
+        _say(f"note: {note}")
+    if len(told) > NOTED:
+        _say(f"note: and {len(told) - NOTED} more of the kind")
 
 
 @app.command()
@@ -884,16 +958,21 @@ def report(
     unit: Unit = None,
     in_domain: InDomain = None,
     test_set: TestSets = None,
+    chance: Chance = None,
+    shared_start: SharedStart = None,
     as_json: AsJson = False,
 ) -> None:
     """Write one self-contained HTML report: verdict, trajectories, correlations, how to read it, what was run."""
-    from oodles.report import write_report
+    from oodles.report import check_report, write_report
 
-    chosen = {"method": method, "within": within, "interval": interval, "correlation": correlation, "metric": metric}
-    analysis, table, runs = _analyse_path(path, test_set, **chosen, by=by, unit=unit, in_domain=in_domain)
     target = out or ((path if path.is_dir() else Path()) / "report.html")
+    check_report(target)  # before the work
+    chosen: dict[str, Any] = {"method": method, "within": within, "interval": interval}
+    chosen |= {"correlation": correlation, "metric": metric}
+    chosen |= {"unit": unit, "in_domain": in_domain, "chance": chance, "shared_start": shared_start}
+    analysis, table, runs = _analyse_path(path, test_set, **chosen, by=_groups(by))
     written = write_report(table, analysis, target, runs=runs)
     if as_json:
         _print_json({"report": str(written)})
     else:
-        print(written)
+        _tell(str(written))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from oodles.errors import ConfigError, nearest
+from oodles.names import check_name
 from oodles.records import Evaluation, Lora, ModelSpec, Recipe, Study
 
 T = TypeVar("T")
@@ -299,6 +300,6 @@ def _check_ranges(file: _File, where: str) -> None:
             raise ConfigError(f"{where} {message}")
     if isinstance(evaluation.steps, str) and evaluation.steps not in ("log", "linear"):
         raise ConfigError(f'{where} [eval]: steps is "{evaluation.steps}", expected "log", "linear" or a list of steps')
-    for part in file.name:
-        if not (part.isalnum() or part in "-_."):
-            raise ConfigError(f"{where}: name is '{file.name}', expected letters, digits, - _ and . only")
+    check_name(file.name, f"{where}: name")
+    for label in file.models:
+        check_name(label, f"{where} [models]: a label")

@@ -9,7 +9,7 @@ Try it::
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -35,11 +35,12 @@ from oodles.rows import (
     pair_rows,
     shares_examples,
 )
-from oodles.series import BY, Series, group_series, settle_by
+from oodles.series import BY, Series, group_series, nearly_shared, settle_by, shared_points
 from oodles.splines import SMOOTHING
 
 CORRELATIONS = ("pearson", "spearman")
 POOLED = ("pooled", "run")
+SHARED_START = ("drop", "keep")
 FOR = {  # which interval belongs to which way of pooling; the first is its default
     "pooled": ("jackknife", "bootstrap", "bootstrap-percentile", "naive"),
     "run": ("jackknife", "bootstrap", "bootstrap-percentile", "naive"),
@@ -84,6 +85,7 @@ def partial_correlations(
     n_resamples: int = 2000,
     seed: int = 0,
     chance: float | None = None,
+    shared_start: str = "drop",
     shared_examples: bool = False,
 ) -> PartialCorrelations:
     """Correlate every pair of OOD test sets once the in-domain score is regressed out.
@@ -120,7 +122,10 @@ def partial_correlations(
     n_resamples, seed : int
         For the bootstrap.
     chance : float, optional
-        Score of guessing; where not given, from a column `chance`, else one over the number of answers.
+        Score of guessing; where not given, from a column `chance`, else one over the number of the set's answers.
+    shared_start : {"drop", "keep"}
+        What to do with points that are identical in several runs from their first step on: the untrained model. They
+        are one observation, so they are dropped; `keep` counts them once per run, and intervals no longer hold.
     shared_examples : bool
         Also correlate a set with its own slice. Their noise is the same noise, so that is off.
 
@@ -148,6 +153,7 @@ def partial_correlations(
     """
     ways = _ways(within, interval)
     _check_choices(method, correlation, level, smoothing, n_resamples)
+    _check_start(shared_start, chance)
     checked, said = check_table(table, in_domain=in_domain)
     by, by_said = settle_by(checked, by)
     _check_range(checked, metric, method)
@@ -170,7 +176,8 @@ def partial_correlations(
     for series in group_series(checked, by=by, unit=unit, metric=metric):
         seeds = cautions.shared_seeds(series, checked, unit)
         caveats += [seeds] if seeds else []
-        caveats += _add_group(rows, series, recipes, items, beware.shared if not shared_examples else {}, beware)
+        slices = {} if shared_examples else beware.shared
+        caveats += _add_group(rows, series, recipes, items, slices, beware, drop=shared_start == "drop")
     caveats += _slice_caveat(beware.shared, shared_examples)
     settings: dict[str, object] = {
         "by": list(by),
@@ -186,6 +193,7 @@ def partial_correlations(
         "n_resamples": n_resamples,
         "seed": seed,
         "chance": chance,
+        "shared_start": shared_start,
         "shared_examples": shared_examples,
         "records": items is not None,
     }
@@ -224,6 +232,13 @@ def _check_choices(method: str, correlation: str, level: float, smoothing: Smoot
         raise ConfigError(f"n_resamples is {n_resamples}; expected at least 100")
 
 
+def _check_start(shared_start: str, chance: float | None) -> None:
+    if shared_start not in SHARED_START:
+        raise ConfigError(f"shared_start '{shared_start}' is not known; {nearest(shared_start, SHARED_START)}")
+    if chance is not None and not 0 <= chance <= 1:
+        raise ConfigError(f"chance is {chance:g}; expected the score of guessing, between 0 and 1")
+
+
 def _check_range(table: pd.DataFrame, metric: str, method: str) -> None:
     """Probit and logit of a score outside 0..1 do not exist."""
     if method not in ("probit-linear", "logit-linear"):
@@ -254,9 +269,12 @@ def _add_group(
     items: Examples | None,
     slices: Mapping[str, set[str]],
     beware: cautions.Cautions,
+    *,
+    drop: bool,
 ) -> list[str]:
     """Estimate one group in every way asked for; returns what concerns the group as a whole."""
     said: list[str] = []
+    series = _own_points(series, drop)
     where = ", ".join(series.group.values()) or "the table"
     if len(series.test_sets) < 2:
         return [f"{where}: {len(series.test_sets)} OOD test set; a correlation needs two"]
@@ -265,7 +283,7 @@ def _add_group(
         usable = usable_points(series, recipe.within)
         if not usable.any():
             said.append(
-                f"{where}: no run has {FEWEST[recipe.within]} steps or more, which within '{recipe.within}' needs: "
+                f"{where}: no run has {FEWEST[recipe.within]} steps of its own, which within '{recipe.within}' needs: "
                 "left out (for one checkpoint per model, group by train_set and use within pooled)"
             )
             continue
@@ -274,6 +292,25 @@ def _add_group(
     for pairs in found.values():
         rows.pairs += pairs
     return said
+
+
+def _own_points(series: Series, drop: bool) -> Series:
+    """Only the points that a run shares with no other, where they are asked for, and a caveat that says so."""
+    shared = shared_points(series)
+    near = nearly_shared(series, shared)
+    if near:
+        said = f"step 0 of {near} runs is nearly that of another run: if the model is the same, leave these points out"
+        series = replace(series, caveats=(*series.caveats, said))
+    if not shared.any():
+        return series
+    steps = sorted({f"{step:g}" for step in series.steps[shared].astype(float)}, key=float)
+    runs = len(np.unique(series.runs[shared]))
+    what = f"step {', '.join(steps[:3])}{' ...' if len(steps) > 3 else ''} is the same in {runs} runs"
+    if drop:
+        said = f"{what}: {int(shared.sum())} of {len(shared)} points left out, being no observation of one run"
+        return replace(series.at(~shared), caveats=(*series.caveats, said))
+    said = f"{what} and counted in each of them: interval and test take it as {runs} observations"
+    return replace(series, caveats=(*series.caveats, said))
 
 
 def _add_estimates(

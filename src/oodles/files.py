@@ -11,9 +11,12 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from oodles.errors import DataError
+from oodles.errors import DataError, first_line
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
 ABSENT = object()  # a cell that its row does not have: JSON lines may differ in their keys
@@ -67,16 +70,17 @@ def _decode(data: bytes, path: Path, where: str) -> str:
 
 
 def _read_parquet(path: Path, where: str, wanted: Sequence[str] | None) -> Rows:
-    import pyarrow as pa  # slow to load, and generators need none of it
-    import pyarrow.parquet as pq
+    import pyarrow.parquet as pq  # slow to load, and generators need none of it
 
     try:
         schema = pq.read_schema(path)
         names = [n for n in dict.fromkeys(wanted) if n in schema.names] if wanted is not None else None
         table = pq.read_table(path, columns=names)
         columns = {name: table.column(name).to_pylist() for name in table.column_names}
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise DataError(f"{where}: {path} cannot be read: {_first_line(error)}; expected a Parquet file") from None
+    except OSError:
+        raise
+    except Exception as error:  # of a damaged file Arrow says so in many ways
+        raise DataError(f"{where}: {path} cannot be read: {first_line(error)}; expected a Parquet file") from None
     unread = tuple(name for name in schema.names if name not in columns)
     return Rows(origin=str(path), size=table.num_rows, columns=columns, class_names=_class_names(schema), unread=unread)
 
@@ -142,12 +146,21 @@ def _json_lines(text: str, path: Path, where: str) -> list[dict[str, Any]]:
                 f"{where}: {path} line {number}: half a surrogate pair (\\ud8..); it is not text: remove it"
             ) from None
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{where}: {path} line {number}: not JSON ({_first_line(error)})") from None
+            raise DataError(f"{where}: {path} line {number}: not JSON ({first_line(error)})") from None
         if not isinstance(row, dict):
             raise DataError(f"{where}: {path} line {number}: expected a JSON object")
         rows.append(row)
     return rows
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def read_frame(path: Path, **options: Any) -> pd.DataFrame:
+    """A Parquet file as a table; OSError, or ValueError with a reason in one line."""
+    import pyarrow.parquet as pq
+
+    try:
+        frame: pd.DataFrame = pq.read_table(path, **options).to_pandas()
+    except OSError:
+        raise
+    except Exception as error:  # of a damaged file Arrow and pandas say so in many ways
+        raise ValueError(first_line(error)) from None
+    return frame

@@ -23,9 +23,9 @@ from torch.utils._pytree import tree_leaves
 from transformers.pytorch_utils import Conv1D
 
 from oodles.callback import memory_gigabytes
+from oodles.forward import causal_lm, hidden_states
 from oodles.models import attach_lora
 from oodles.records import Recipe, RunSpec
-from oodles.scoring import causal_lm, hidden_states
 from oodles.train import Candidates
 
 TIMED = 0.2  # seconds of matrix products

@@ -11,6 +11,7 @@ from itertools import product
 from oodles.errors import ConfigError
 from oodles.fewshot import draw_from, group
 from oodles.models import precision_of, resolve_model
+from oodles.names import check_name
 from oodles.patterns import render
 from oodles.records import Draw, Example, ModelSpec, Pattern, Recipe, RunSpec, Study, Suite, content_hash, role_of
 from oodles.schedule import schedule, step_count
@@ -87,7 +88,7 @@ def _job(
     parts += [pattern.name] if len(study.patterns) > 1 else []
     parts += [f"d{data_seed}"] if len(study.data_seeds) > 1 and data_seed is not None else []
     spec = RunSpec(
-        name="_".join(map(str, parts)),
+        name=check_name("_".join(map(str, parts)), f"study {study.name}: the name of a run"),
         model=model,
         suite=suite.name,
         train_set=train_set,

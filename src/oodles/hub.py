@@ -33,7 +33,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
 
-from oodles.errors import DataError, MissingExtraError, StoreError, nearest
+from oodles.errors import DataError, MissingExtraError, StoreError, masked, nearest
 from oodles.records import Fallback, Source
 from oodles.store import disk_errors, read_json
 from oodles.suite import list_suites
@@ -285,7 +285,7 @@ def _ask(source: Source, hub: str, revision: str | None) -> tuple[str, list[str]
 
     api, cache = HfApi(), ("cache", lambda: _from_cache(source, hub))
     try:
-        info = _within(PATIENCE, lambda: api.dataset_info(hub, revision=revision, timeout=PATIENCE))
+        info = within(PATIENCE, lambda: api.dataset_info(hub, revision=revision, timeout=PATIENCE))
     except GatedRepoError:
         raise _FailedError("access must be asked for on its page; then log in with `hf auth login`") from None
     except RepositoryNotFoundError:
@@ -303,7 +303,7 @@ def _ask(source: Source, hub: str, revision: str | None) -> tuple[str, list[str]
     return info.sha, [file.rfilename for file in info.siblings or []]
 
 
-def _within(seconds: float, call: Callable[[], Any]) -> Any:
+def within(seconds: float, call: Callable[[], Any]) -> Any:
     """The result of a call, or a TimeoutError: looking up a name and trying many addresses heed no timeout."""
     answer: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
 
@@ -321,6 +321,29 @@ def _within(seconds: float, call: Callable[[], Any]) -> Any:
     if error is not None:
         raise error
     return value
+
+
+_ASKED: dict[str, str] = {}  # by endpoint: why it gives no answer; empty if it does
+
+
+def unreachable(model: str, revision: str) -> str:
+    """Why the hub gives no answer about a model; empty if it does. Asked once: left alone, the libraries retry long."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    api = HfApi()
+    if api.endpoint not in _ASKED:
+        try:
+            within(PATIENCE, lambda: api.model_info(model, revision=revision, timeout=PATIENCE))
+            _ASKED[api.endpoint] = ""
+        except HFValidationError:
+            return ""  # the id is wrong: whoever loads it says so
+        except HfHubHTTPError as error:
+            status = error.response.status_code
+            _ASKED[api.endpoint] = f"{api.endpoint} answers {status}" if status >= 500 else ""
+        except Exception as error:  # the network's errors have other types in every version of the libraries
+            _ASKED[api.endpoint] = f"{api.endpoint} cannot be reached ({_reason(error)})"
+    return _ASKED[api.endpoint]
 
 
 def _load(path: str, config: str | None, source: Source, **more: Any) -> Any:
@@ -433,7 +456,7 @@ def _from_fallback(fallback: Fallback, target: Path, where: str, say: Say) -> _F
         columns = _columns(scratch, fallback)
     kinds = {name: "int64" if name == "label" and fallback.labels else "string" for name in columns}
     features = datasets.Features({name: datasets.Value(kind) for name, kind in kinds.items()})
-    return _Found(dataset=datasets.Dataset.from_dict(columns, features=features), origin=fallback.url)
+    return _Found(dataset=datasets.Dataset.from_dict(columns, features=features), origin=masked(fallback.url))
 
 
 def _download(url: str, scratch: IO[bytes], target: Path, where: str, say: Say) -> str:
@@ -446,7 +469,7 @@ def _download(url: str, scratch: IO[bytes], target: Path, where: str, say: Say) 
         with urllib.request.urlopen(request, timeout=STALL) as answer:
             size = int(answer.headers.get("Content-Length") or 0)
             total = f" of {_megabytes(size)}" if size else ""
-            say(f"{where}: downloading {url}{total.replace(' of', ',')}")
+            say(f"{where}: downloading {masked(url)}{total.replace(' of', ',')}")
             _check_size(size)
             while chunk := answer.read(2**18):
                 with disk_errors(target):

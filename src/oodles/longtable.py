@@ -10,22 +10,33 @@ Try it::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import csv
+import numbers
+import re
+from collections import Counter
+from collections.abc import Sequence
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from oodles.errors import ConfigError, DataError, nearest
+from oodles.errors import ConfigError, DataError, first_line, nearest, shown, some
+from oodles.files import read_frame
 
 REQUIRED = ("run", "step", "test_set", "value")
 EXPECTED = ("model", "train_set", "shots", "seed", "role", "metric", "n")
 OPTIONAL = ("pattern", "data_seed", "suite", "slice_of", "slice", "template", "chance")
 
+NUMBERS = ("value", "step", "n", "chance")
 KEY = ["run", "step", "test_set", "metric"]
 ROLES = ("in_domain", "ood", "other")
 NAMES = ("run", "test_set", "model", "train_set", "role", "metric", "pattern", "suite", "slice_of")
 LARGEST = 1e9  # squares of larger scores are beyond what sums of squares can hold exactly
+GUESSABLE = ("accuracy", "balanced_accuracy", "auc")  # metrics for which guessing has a known score
+FORMULA = re.compile(r"'*[=+\-@\t\r]")  # how a cell begins that a spreadsheet takes for a formula
+ARMED = r"^'(?='*[=+\-@\t\r])"
 MISSING = ("", "na", "nan", "null", "none", "n/a", "<na>")
 
 
@@ -57,13 +68,15 @@ def read_table(path: Path) -> pd.DataFrame:
     if kind not in (".csv", ".parquet"):
         raise DataError(f"{path}: cannot read '{path.suffix}'; expected .csv or .parquet")
     try:
-        table = _read_csv(path) if kind == ".csv" else pd.read_parquet(path)
-    except (ValueError, OSError, UnicodeDecodeError) as error:  # pandas' and pyarrow's parse errors are ValueErrors
-        raise DataError(f"{path}: cannot be read as {path.suffix[1:]}: {_first_line(error)}") from error
+        table = _read_csv(path) if kind == ".csv" else read_frame(path)
+    except (ValueError, OSError, csv.Error) as error:  # pandas' parse errors are ValueErrors
+        raise DataError(f"{path}: cannot be read as {path.suffix[1:]}: {first_line(error)}") from error
     return _with_numbers(_with_columns(table, str(path)), str(path))
 
 
-def pick_sets(table: pd.DataFrame, test_sets: Sequence[str] | None) -> pd.DataFrame:
+def pick_sets(
+    table: pd.DataFrame, test_sets: Sequence[str] | None, in_domain: Sequence[str] | None = None
+) -> pd.DataFrame:
     """Only these test sets, beside the in-domain ones; all of them if none is named."""
     if not test_sets:
         return table
@@ -71,8 +84,33 @@ def pick_sets(table: pd.DataFrame, test_sets: Sequence[str] | None) -> pd.DataFr
     for name in test_sets:
         if name not in known:
             raise ConfigError(f"--test-set {name} is not in the table; {nearest(name, known)}")
-    inside = table["role"].eq("in_domain") | table["test_set"].eq(table["train_set"])
-    return table[inside | table["test_set"].isin(test_sets)]
+    wanted = table["test_set"].isin([*test_sets, *(in_domain or ())])
+    if "role" in table.columns:
+        wanted |= table["role"].eq("in_domain")
+    if "train_set" in table.columns:
+        wanted |= table["test_set"].eq(table["train_set"])
+    return table[wanted]
+
+
+def chance_level(table: pd.DataFrame, name: str, metric: str) -> float:
+    """Score of guessing on a test set: from a column `chance`, else one over the set's own answers, else nan.
+
+    The answers of a set are those that have `share:` rows.
+
+    >>> rows = [("mnli", "accuracy"), ("mnli", "share:Yes"), ("mnli", "share:No"), ("arc", "accuracy")]
+    >>> table = pd.DataFrame(rows, columns=["test_set", "metric"])
+    >>> chance_level(table, "mnli", "accuracy"), chance_level(table, "arc", "accuracy")
+    (0.5, nan)
+    """
+    if metric not in GUESSABLE:
+        return float("nan")
+    own = table[table["test_set"].astype(str) == name]
+    metrics = own["metric"].astype(str) if "metric" in own else pd.Series("accuracy", index=own.index)
+    told = own.loc[metrics == metric, "chance"].dropna().tolist() if "chance" in own else []
+    if told:
+        return float(told[0])
+    answers = metrics[metrics.str.startswith("share:")].nunique()
+    return 0.5 if metric == "auc" else 1 / answers if answers >= 2 else float("nan")
 
 
 def check_table(
@@ -115,13 +153,39 @@ def check_table(
     return table, tuple(caveats)
 
 
+def disarmed(column: pd.Series) -> pd.Series:
+    """Text as a CSV file holds it: what a spreadsheet would run as a formula gets an apostrophe in front.
+
+    >>> disarmed(pd.Series(["=1+2", "-0.5", "-a", "'@b", "a=b"])).tolist()
+    ["'=1+2", '-0.5', "'-a", "''@b", 'a=b']
+    """
+    return column.map(lambda cell: f"'{cell}" if isinstance(cell, str) and _is_formula(cell) else cell)
+
+
+def _is_formula(cell: str) -> bool:
+    if not FORMULA.match(cell):
+        return False
+    try:
+        return not np.isfinite(float(cell))
+    except ValueError:
+        return True
+
+
 def _read_csv(path: Path) -> pd.DataFrame:
     """Text stays text: pandas alone decides later, column by column, what is a number."""
+    with path.open(encoding="utf-8-sig", newline="") as file:  # pandas would rename the second `value` to `value.1`
+        header = next(csv.reader(file), [])
+    repeated = [name for name, count in Counter(header).items() if name and count > 1]
+    if repeated:
+        raise DataError(f"{path}: column '{repeated[0]}' appears more than once; keep one")
     raw = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    for column in raw.columns:
+        if raw[column].str.startswith("'").any():  # as `disarmed` wrote it
+            raw[column] = raw[column].str.replace(ARMED, "", n=1, regex=True)
     for column in [c for c in raw.columns if c not in NAMES]:
-        numbers = pd.to_numeric(raw[column].mask(_is_missing(raw[column])), errors="coerce")
-        if numbers.notna().sum() == (~_is_missing(raw[column])).sum():
-            raw[column] = numbers
+        found = pd.to_numeric(raw[column].mask(_is_missing(raw[column])), errors="coerce")
+        if found.notna().sum() == (~_is_missing(raw[column])).sum():
+            raw[column] = found
     return raw
 
 
@@ -131,17 +195,42 @@ def _with_columns(table: pd.DataFrame, where: str) -> pd.DataFrame:
         raise DataError(f"{where}: column '{repeated[0]}' appears more than once; keep one")
     absent = [c for c in REQUIRED if c not in table.columns]
     if absent:
-        found = ", ".join(map(str, table.columns)) or "none"
+        found = some(table.columns) or "none"
         raise DataError(f"{where}: no column '{absent[0]}'; required: {', '.join(REQUIRED)}; found: {found}")
     if table.empty:
         raise DataError(f"{where}: no rows; expected one per run, step, test set and metric")
-    return table
+    table = table.rename(columns=str)
+    return table.assign(**{name: _plain_cells(table[name], name, where) for name in table.columns})
+
+
+def _plain_cells(column: pd.Series, name: str, where: str) -> pd.Series:
+    """A column of text, numbers or truths; lists, bytes and the like have no place in a long table."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(object)
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
+        return column  # truths too
+    if column.dtype != object and not pd.api.types.is_string_dtype(column):
+        if name in NUMBERS:
+            raise DataError(f"{where}: column '{name}' holds {column.dtype}; expected numbers")
+        return column.astype(str).where(column.notna(), None)
+    for kind in set(map(type, column)):
+        if not issubclass(kind, (str, numbers.Real, Decimal, date, type(None), type(pd.NA), type(pd.NaT))):
+            row = next(i for i, cell in enumerate(column, start=1) if type(cell) is kind)
+            raise DataError(f"{where} row {row}: column '{shown(name)}' holds {_kind(kind)}; expected text or numbers")
+    for cell in column.unique():
+        if isinstance(cell, str) and any("\ud800" <= c <= "\udfff" for c in cell):
+            raise DataError(f"{where}: column '{shown(name)}' holds '{shown(cell)}', half a surrogate pair; not text")
+    return column
+
+
+def _kind(kind: type) -> str:
+    return {list: "a list", dict: "a table", bytes: "bytes", np.ndarray: "a list"}.get(kind, f"a {kind.__name__}")
 
 
 def _with_numbers(table: pd.DataFrame, where: str) -> pd.DataFrame:
     """`value` and `step` as numbers; the first cell that is none is named."""
     table = table.reset_index(drop=True)
-    for column in ("value", "step", *(c for c in ("n", "chance") if c in table.columns)):
+    for column in (c for c in NUMBERS if c in table.columns):
         table[column] = _numbers(table[column], column, where)
     if table["step"].isna().any():
         row = int(np.flatnonzero(table["step"].isna())[0])
@@ -152,20 +241,34 @@ def _with_numbers(table: pd.DataFrame, where: str) -> pd.DataFrame:
         raise DataError(f"{where} row {int(large[0]) + 1}: value is {found:g}; expected a score such as 0.713")
     if not np.isfinite(table["step"]).all():
         raise DataError(f"{where}: a step is infinite; expected the optimiser steps done")
-    if (table["step"] % 1 == 0).all() and table["step"].abs().max() < 2**53:
+    _refuse(table, "step", (table["step"] < 0) | (table["step"] % 1 != 0), where, "a whole number, 0 or more")
+    if "n" in table.columns:
+        wrong = ((table["n"] <= 0) | np.isinf(table["n"])) & np.isfinite(table["value"])
+        _refuse(table, "n", wrong, where, "how many examples are behind the value, 1 or more (empty if not known)")
+    if "chance" in table.columns:
+        wrong = (table["chance"] < 0) | (table["chance"] > 1)
+        _refuse(table, "chance", wrong, where, "the score of guessing, between 0 and 1")
+    if table["step"].max() < 2**53:
         table["step"] = table["step"].astype(np.int64)
     return table
+
+
+def _refuse(table: pd.DataFrame, column: str, wrong: pd.Series, where: str, expected: str) -> None:
+    rows = np.flatnonzero(wrong)
+    if len(rows):
+        listed = f"row {rows[0] + 1}" if len(rows) == 1 else f"rows {some(rows + 1, 4)}"
+        raise DataError(f"{where} {listed}: {column} is {table[column].iloc[int(rows[0])]:g}; expected {expected}")
 
 
 def _numbers(column: pd.Series, name: str, where: str) -> pd.Series:
     if pd.api.types.is_bool_dtype(column) or pd.api.types.is_complex_dtype(column):
         raise DataError(f"{where}: column '{name}' holds {column.dtype}; expected numbers")
-    numbers = pd.to_numeric(column, errors="coerce").astype(float)
-    wrong = numbers.isna() & ~_is_missing(column)
+    found = pd.to_numeric(column, errors="coerce").astype(float)
+    wrong = found.isna() & ~_is_missing(column)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
-        raise DataError(f"{where} row {row + 1}: {name} is '{column.iloc[row]}'; expected a number")
-    return numbers
+        raise DataError(f"{where} row {row + 1}: {name} is '{shown(column.iloc[row])}'; expected a number")
+    return found
 
 
 def _is_missing(column: pd.Series) -> pd.Series:
@@ -256,7 +359,7 @@ def _with_roles(table: pd.DataFrame, in_domain: str | Sequence[str] | None, cave
     if not (table["role"] == "in_domain").any():
         raise DataError(
             "table: no test set is in-domain; add a column 'role' (in_domain, ood) or name it with --in-domain; "
-            f"test sets: {_some(table['test_set'].unique())}"
+            f"test sets: {some(table['test_set'].unique())}"
         )
     return table
 
@@ -285,7 +388,7 @@ def _as_role(role: str) -> str:
 def _explain_inference(table: pd.DataFrame, present: pd.Series, inferred: pd.Series, caveats: list[str]) -> None:
     sets = sorted(table.loc[~present & inferred, "test_set"].unique())
     if sets:
-        caveats.append(f"no role given: in-domain is the set of the same name as the train set ({_some(sets)})")
+        caveats.append(f"no role given: in-domain is the set of the same name as the train set ({some(sets)})")
     elif present.any():
         caveats.append("some rows have no role: taken as ood")
 
@@ -295,13 +398,3 @@ def _refuse_mixed_roles(table: pd.DataFrame) -> None:
     if (counts > 1).any():
         run, test_set = counts.index[int(np.argmax(counts.to_numpy() > 1))]
         raise DataError(f"table: test set '{test_set}' is both in_domain and ood in run '{run}'; give it one role")
-
-
-def _some(names: Iterable[object], most: int = 8) -> str:
-    listed = [str(n) for n in names]
-    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

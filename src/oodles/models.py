@@ -10,18 +10,20 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
-import json
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oodles.errors import MissingExtraError, ModelError, OodlesError, nearest
+from oodles.errors import MissingExtraError, ModelError, OodlesError, first_line, nearest, shown
 from oodles.fetch import EMBEDDED, MADE_HERE, check_fetched, fetch, is_fetched, model_folder
 from oodles.hashes import file_hash
+from oodles.hub import unreachable
+from oodles.names import as_name, check_name
 from oodles.presets import BYTES, PRESETS, preset_of
 from oodles.records import Lora, ModelSpec, Precision, content_hash
+from oodles.shapes import load_json, misfit
 
 if TYPE_CHECKING:
     import torch
@@ -32,6 +34,8 @@ DTYPES: dict[str, Precision] = {"float32": "fp32", "bfloat16": "bf16", "float16"
 def resolve_model(name: str, folder: str | Path = "", source: ModelSpec | None = None) -> ModelSpec:
     """What a study calls a model -> which weights exactly. Loads nothing."""
     wanted = source.source if source else name
+    if source:
+        check_name(name, "the label of a model")
     revision = source.revision if source else None
     if wanted in EMBEDDED:
         return ModelSpec(label=name, source=wanted, revision=EMBEDDED[wanted].revision)
@@ -39,7 +43,7 @@ def resolve_model(name: str, folder: str | Path = "", source: ModelSpec | None =
         return ModelSpec(label=name, source=PRESETS[wanted].hub, revision=revision or PRESETS[wanted].revision)
     for path in (Path(wanted), Path(folder) / wanted):
         if path.is_dir():
-            label = name if source else path.resolve().name
+            label = name if source else as_name(path.resolve().name)
             return ModelSpec(label=label, source=str(path.resolve()), revision=folder_fingerprint(path))
     if wanted.startswith((".", "/", "~")) or "/" not in wanted:
         known = nearest(wanted, [*EMBEDDED, *PRESETS])
@@ -47,6 +51,7 @@ def resolve_model(name: str, folder: str | Path = "", source: ModelSpec | None =
     hub_id, _, at = wanted.partition("@")
     preset = preset_of(hub_id)
     label = name if source else preset.label if preset else _own_label(hub_id)
+    check_name(label, f"model '{shown(wanted)}': its label")
     return ModelSpec(label=label, source=hub_id, revision=revision or at or (preset.revision if preset else None))
 
 
@@ -135,8 +140,7 @@ def load_config(spec: ModelSpec) -> Any:
     _require_transformers("reading a model's config")
     from transformers import AutoConfig
 
-    with _quiet_loading(), _as_model_error(spec):
-        return AutoConfig.from_pretrained(model_path(spec), **_from_hub(spec))
+    return _from_pretrained(AutoConfig, spec)
 
 
 def load_tokenizer(spec: ModelSpec) -> Any:
@@ -144,8 +148,7 @@ def load_tokenizer(spec: ModelSpec) -> Any:
     _require_transformers("loading a tokenizer")
     from transformers import AutoTokenizer
 
-    with _quiet_loading(), _as_model_error(spec):
-        tokenizer = AutoTokenizer.from_pretrained(model_path(spec), **_from_hub(spec))
+    tokenizer = _from_pretrained(AutoTokenizer, spec)
     if tokenizer.pad_token_id is None:
         if tokenizer.eos_token_id is None:
             raise ModelError(f"model '{spec.label}': its tokenizer has neither a pad nor an eos token; set one")
@@ -160,10 +163,7 @@ def load_model(spec: ModelSpec, precision: Precision = "auto") -> torch.nn.Modul
     from transformers import AutoModelForCausalLM
 
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision_of(spec, precision)]
-    with _quiet_loading(), _as_model_error(spec):
-        model = AutoModelForCausalLM.from_pretrained(
-            model_path(spec), dtype=dtype, use_safetensors=True, **_from_hub(spec)
-        )
+    model = _from_pretrained(AutoModelForCausalLM, spec, dtype=dtype, use_safetensors=True)
     return model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -210,10 +210,13 @@ def _stated_dtype(spec: ModelSpec) -> str:
     """A folder's config is read as it stands, so that a study can be expanded without transformers."""
     if Path(spec.source).is_dir():
         try:
-            held = json.loads((Path(spec.source) / "config.json").read_text(encoding="utf-8"))
+            held = load_json(Path(spec.source) / "config.json")
+            found = misfit(held, {"dtype?": (str, None), "torch_dtype?": (str, None)})
         except (OSError, ValueError) as error:
-            raise ModelError(f"{spec.source}: its config.json cannot be read ({error}); write it anew") from None
-        return held.get("dtype") or held.get("torch_dtype") or "float32"
+            found = first_line(error)
+        if found:
+            raise ModelError(f"{spec.source}: its config.json cannot be read ({found}); write it anew")
+        return str(held.get("dtype") or held.get("torch_dtype") or "float32")
     return str(load_config(spec).dtype or "float32").removeprefix("torch.")
 
 
@@ -293,9 +296,16 @@ def _stores_transposed(model: torch.nn.Module, targets: tuple[str, ...]) -> bool
     return any(isinstance(module, Conv1D) and name.endswith(ends) for name, module in model.named_modules())
 
 
-def _from_hub(spec: ModelSpec) -> dict[str, Any]:
-    """What every from_pretrained is told. Unless trust_remote_code is False, transformers may ask on the terminal."""
-    return {"revision": _commit(spec), "cache_dir": _cache(), "trust_remote_code": False}
+def _from_pretrained(kind: Any, spec: ModelSpec, **more: Any) -> Any:
+    """What `kind` loads: from a folder, the hub, or only the cache if the hub gives no answer.
+
+    Unless trust_remote_code is False, transformers may ask on the terminal.
+    """
+    path, revision = model_path(spec), _commit(spec)
+    away = "" if Path(path).is_dir() or _switched_off() else unreachable(path, revision)
+    more |= {"revision": revision, "cache_dir": _cache(), "trust_remote_code": False, "local_files_only": bool(away)}
+    with _quiet_loading(), _as_model_error(spec, away):
+        return kind.from_pretrained(path, **more)
 
 
 def _commit(spec: ModelSpec) -> str:
@@ -306,36 +316,62 @@ def _commit(spec: ModelSpec) -> str:
 
 
 @contextlib.contextmanager
-def _as_model_error(spec: ModelSpec) -> Iterator[None]:
+def _as_model_error(spec: ModelSpec, away: str = "") -> Iterator[None]:
+    """One line for what goes wrong; `away` says why the hub was not asked."""
+    from safetensors import SafetensorError
+
     try:
         yield
-    except (OSError, ValueError, json.JSONDecodeError, KeyError) as error:
-        reason = _plainly(" ".join(str(error).split()))
+    except SafetensorError as error:
+        raise ModelError(f"model '{spec.source}' cannot be loaded: its weights are damaged ({error})") from None
+    except OodlesError:
+        raise
+    except Exception as error:  # of a file that is damaged or of another kind the libraries say so in many ways
+        reason = _plainly(" ".join(str(error).split()) or type(error).__name__, away)
         offline = "; the hub is switched off (HF_HUB_OFFLINE)" if _switched_off() else ""
         raise ModelError(f"model '{spec.source}' cannot be loaded: {reason}{offline}") from None
 
 
-def _plainly(reason: str) -> str:
+def _plainly(reason: str, away: str) -> str:
     """transformers advises to switch the safeguards off; oodles does not."""
     if "trust_remote_code" in reason:
         needs = "it needs code from its own repository (auto_map), which oodles does not run"
         return f"{needs}; use an architecture that is in transformers"
+    if away:
+        return f"{away}, and it is not (or not whole) in the cache; check the network, or give the model's folder"
     if "safetensors" in reason and ("no file named" in reason or "does not appear to have" in reason):
         lacks = "it has no safetensors, and pickled weights are not loaded"
         return f"{lacks}; name a revision that has them, or convert a copy with save_pretrained"
-    return reason[:200]
+    return _first_sentences(reason)
+
+
+def _first_sentences(text: str, most: int = 300) -> str:
+    """As many whole sentences as fit, at least one; some errors go on to list every architecture there is.
+
+    >>> _first_sentences("It failed. Look at a.b, c and d. " + "More. " * 99, 40)
+    'It failed. Look at a.b, c and d.'
+    """
+    first, *others = text.split(". ")
+    for other in others:
+        if len(first) + len(other) + 3 > most:
+            return first + "."
+        first = f"{first}. {other}"
+    return first if len(first) <= most else f"{first[:most].rsplit(' ', 1)[0]} ..."
 
 
 @contextlib.contextmanager
 def _quiet_loading() -> Iterator[None]:
     """Loading bars would tear our own progress apart."""
+    from huggingface_hub.utils import logging as hub_logging
     from transformers.utils import logging
 
-    was_enabled = logging.is_progress_bar_enabled()
+    was_enabled, level = logging.is_progress_bar_enabled(), hub_logging.get_verbosity()
     logging.disable_progress_bar()
+    hub_logging.set_verbosity_error()  # it tells every retry, with the whole address
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             yield
     finally:
+        hub_logging.set_verbosity(level)
         if was_enabled:
             logging.enable_progress_bar()

@@ -1,7 +1,8 @@
-"""Per-example records, aligned with the points of a group: who was right on which example, when.
+"""Per-example records, aligned with the points of a group: which example was answered correctly, when.
 
-`Records` holds a table of them in memory, each name coded once. Whoever has too many for one table passes an object of
-their own with the one method of `Examples`, and loads a test set when it is asked for.
+An **item** is what was drawn independently: an example, or all examples that share a premise or a template. A
+**stratum** is a part whose share of the set is fixed by design, such as a label in a balanced set. `Records` holds a
+table of records in memory; a study's folder is read set by set (`oodles.reading.StoredRecords`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from oodles.series import Series
 from oodles.splines import Array
 
 COLUMNS = ("run", "step", "test_set", "example", "correct")
+ITEM = ("item", "template")  # columns that may name the item of an example; the first one present is used
+STRATUM = ("stratum", "label")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -26,12 +29,13 @@ class Outcomes:
     """Outcomes of one test set at the points of a group."""
 
     correct: NDArray[np.int8]  # points x examples, -1 where a run did not see the example
-    clusters: Ints  # of each example; its own number where examples are independent
+    items: Ints  # of each example; its own number where examples are independent
+    strata: Ints | None  # of each example; None where labels are not known
     shared: bool  # whether all runs saw the same examples
 
 
 class Examples(Protocol):
-    """Whoever knows the outcome of every example."""
+    """A source of per-example outcomes."""
 
     def outcomes(self, series: Series, name: str, values: Array, /) -> tuple[Outcomes | None, str]:
         """Outcomes of a test set at the points of a group, or why they cannot be used."""
@@ -45,10 +49,11 @@ class _Coded:
     place: NDArray[np.intp]  # of each row
     example: NDArray[np.intp]
     correct: NDArray[np.int8]
-    template: NDArray[np.intp] | None
+    item: NDArray[np.intp] | None
+    stratum: NDArray[np.intp] | None
 
-    def at(self, series: Series) -> tuple[NDArray[np.int8], Ints]:
-        """Outcomes at the points of a group, and the cluster of each example."""
+    def at(self, series: Series, values: Array) -> tuple[Outcomes | None, str]:
+        """Outcomes at the points of a group, or why they cannot be used."""
         point_of = np.full(len(self.places) + 1, -1)
         for point, (run, step) in enumerate(zip(series.runs, series.steps, strict=True)):
             point_of[self.places.get((series.run_names[run], float(step)), -1)] = point
@@ -58,10 +63,13 @@ class _Coded:
         present, column = np.unique(self.example[used], return_inverse=True)
         correct = np.full((len(series.runs), max(len(present), 1)), -1, dtype=np.int8)
         correct[points[used], column] = self.correct[used]
-        clusters = np.arange(correct.shape[1])
-        if self.template is not None:
-            clusters[column] = self.template[used]
-        return correct, clusters
+        items, strata = np.arange(correct.shape[1]), None
+        if self.item is not None:
+            items[column] = self.item[used]
+        if self.stratum is not None:
+            strata = np.zeros(correct.shape[1], dtype=np.int64)
+            strata[column] = self.stratum[used]
+        return checked_outcomes(correct, items, strata, series.runs, values)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -83,31 +91,39 @@ class Records:
         set_codes, set_names = pd.factorize(records["test_set"])
         run_codes, run_names = pd.factorize(records["run"])
         example, _ = pd.factorize(records["example"])
-        template = _templates(records)
-        found = {}
+        item, stratum = _coded(records, ITEM), _coded(records, STRATUM)
+        by_set = {}
         for code, name in enumerate(set_names):
             rows = np.flatnonzero(set_codes == code)
             keys = pd.MultiIndex.from_arrays([run_codes[rows], steps[rows]])
             place, places = pd.factorize(keys)
-            found[str(name)] = _Coded(
+            by_set[str(name)] = _Coded(
                 places={(str(run_names[run]), float(step)): i for i, (run, step) in enumerate(places)},
                 place=place,
                 example=example[rows],
                 correct=correct[rows],
-                template=None if template is None or (template[rows] < 0).any() else template[rows],
+                item=_complete(item, rows),
+                stratum=_complete(stratum, rows),
             )
-        return cls(sets=found)
+        return cls(sets=by_set)
 
     def outcomes(self, series: Series, name: str, values: Array, /) -> tuple[Outcomes | None, str]:
         """Align a set's records with the points of a group, or say why they cannot be used."""
         if name not in self.sets:
             return None, f"{name}: no records"
-        correct, clusters = self.sets[name].at(series)
-        seen = correct >= 0
-        why = _problem(correct, seen, series.runs, values)
-        if why:
-            return None, f"{name}: {why}"
-        return Outcomes(correct=correct, clusters=clusters, shared=bool(seen.all())), ""
+        outcomes, why = self.sets[name].at(series, values)
+        return outcomes, f"{name}: {why}" if why else ""
+
+
+def checked_outcomes(
+    correct: NDArray[np.int8], items: Ints, strata: Ints | None, runs: Ints, values: Array
+) -> tuple[Outcomes | None, str]:
+    """Outcomes that fit the scores of a group, or why these do not."""
+    seen = correct >= 0
+    why = _problem(correct, seen, runs, values)
+    if why:
+        return None, why
+    return Outcomes(correct=correct, items=items, strata=strata, shared=bool(seen.all())), ""
 
 
 def _checked(records: pd.DataFrame) -> tuple[NDArray[np.int8], Array]:
@@ -126,8 +142,15 @@ def _checked(records: pd.DataFrame) -> tuple[NDArray[np.int8], Array]:
     return outcome.astype(np.int8), steps
 
 
-def _templates(records: pd.DataFrame) -> NDArray[np.intp] | None:
-    return pd.factorize(records["template"])[0] if "template" in records.columns else None
+def _coded(records: pd.DataFrame, names: tuple[str, ...]) -> NDArray[np.intp] | None:
+    """The first of these columns as codes, -1 where a value is missing."""
+    present = [name for name in names if name in records.columns]
+    return pd.factorize(records[present[0]])[0] if present else None
+
+
+def _complete(codes: NDArray[np.intp] | None, rows: NDArray[np.intp]) -> NDArray[np.intp] | None:
+    """The codes of a set's rows, if none is missing."""
+    return None if codes is None or (codes[rows] < 0).any() else codes[rows]
 
 
 def _problem(correct: NDArray[np.int8], seen: NDArray[np.bool_], runs: Ints, values: Array) -> str:

@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Literal
 
 import numpy as np
@@ -107,6 +107,39 @@ def duplicates(examples: Sequence[Example]) -> tuple[Duplicate, ...]:
     for example in examples:
         groups.setdefault(_comparable(_texts(example)), []).append(example)
     return tuple(_duplicate(group) for group in groups.values() if len(group) > 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedRows:
+    """Two test sets with examples in common."""
+
+    sets: tuple[str, str]
+    count: int  # different examples that both hold
+    sizes: tuple[int, int]  # different examples of each
+    same: bool  # neither holds another example, and the answers are the same
+
+
+def shared_rows(tests: Mapping[str, Sequence[Example]]) -> tuple[SharedRows, ...]:
+    """Pairs of test sets with the same examples, as `duplicates` compares them.
+
+    Examples
+    --------
+    >>> one = [Example(id="a", fields={"text": "It rains."}, label="e", answer=0)]
+    >>> shared_rows({"here": one, "there": one})
+    (SharedRows(sets=('here', 'there'), count=1, sizes=(1, 1), same=True),)
+    """
+    held: dict[str, dict[Texts, set[int]]] = {}
+    for name, examples in tests.items():
+        own = held[name] = {}
+        for example in examples:
+            own.setdefault(_comparable(_texts(example)), set()).add(example.answer)
+    found = []
+    for (a, first), (b, second) in combinations(held.items(), 2):
+        count = len(first.keys() & second.keys())
+        if count:
+            sizes = (len(first), len(second))
+            found.append(SharedRows(sets=(a, b), count=count, sizes=sizes, same=first == second))
+    return tuple(found)
 
 
 def overlaps(

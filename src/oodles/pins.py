@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oodles.errors import ConfigError
+from oodles.outputs import begins_with, check_target
 from oodles.records import Example, Suite
 from oodles.sources import load_examples
 from oodles.store import disk_errors
@@ -94,6 +95,7 @@ def read_pins(suite: Suite) -> dict[str, Pins]:
 
 def pin_suite(suite: Suite, path: Path) -> None:
     """Write the hashes of all test rows of a suite."""
+    check_target(path, lambda held: begins_with(held, b"PK\x03\x04") and begins_with(held, PREFIX.encode()))
     write_pins({name: pins_of(load_examples(suite, data)) for name, data in suite.test_sets.items()}, path)
 
 

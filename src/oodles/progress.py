@@ -12,9 +12,11 @@ import time
 from types import TracebackType
 from typing import IO, Any, Self, cast
 
-from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
+
+from oodles.errors import plain
+from oodles.terminal import PlainConsole
 
 
 class _BestEffort:
@@ -47,7 +49,7 @@ def log_stream() -> IO[str]:
 
 def say(text: str) -> None:
     """A line on stderr, if it can be written."""
-    print(text, file=log_stream(), flush=True)
+    print(plain(text), file=log_stream(), flush=True)
 
 
 def to_nowhere(stream: Any) -> None:
@@ -89,7 +91,8 @@ class Progress:
         if sys.stderr.isatty():
             columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
             left = (TextColumn("left"), TimeRemainingColumn(compact=True))
-            self._bar = Bar(*columns, *left, console=Console(file=log_stream()), speed_estimate_period=300)
+            console = PlainConsole(file=log_stream())
+            self._bar = Bar(*columns, *left, console=console, speed_estimate_period=300)
             self._task = self._bar.add_task(label, total=self._total)
 
     def __enter__(self) -> Self:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oodles.errors import StoreError, nearest
+from oodles.errors import StoreError, first_line, nearest, some
+from oodles.files import read_frame
 from oodles.metrics import metrics
 from oodles.records import Predictions, Role, role_of
-from oodles.slices import Members, Slice, is_slice, resolve_slice
+from oodles.slices import Members, Slice, is_slice, resolve_slice, strata_of
 from oodles.store import (
     RunFolder,
     Scores,
@@ -32,6 +34,9 @@ from oodles.store import (
 
 if TYPE_CHECKING:  # slow to load, and most commands only look at the folder
     import pandas as pd
+
+    from oodles.outcomes import Outcomes
+    from oodles.series import Series
 
 COLUMNS = ("run", "model", "train_set", "shots", "seed", "step", "test_set", "role", "metric", "value", "n")
 
@@ -88,6 +93,9 @@ def _table(abouts: Sequence[Mapping[str, Any]], owners: Any, parts: Sequence[_Pa
     values = [np.nan if value is None else value for part in parts for value in part.metrics.values()]
     columns["value"] = np.array(values, dtype=np.float64)
     columns["n"] = np.array([part.n for part in parts])[which]
+    guessed = np.array([part.chance for part in parts])[which]  # accuracy is the only metric it is the chance of
+    if np.isfinite(guessed).any():
+        columns["chance"] = np.where(np.array(columns["metric"]) == "accuracy", guessed, np.nan)
     for name in ("slice_of", "slice"):
         if any(part.about for part in parts):
             columns[name] = pd.Series([part.about.get(name) for part in parts]).take(which).array
@@ -96,9 +104,11 @@ def _table(abouts: Sequence[Mapping[str, Any]], owners: Any, parts: Sequence[_Pa
 
 
 def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd.DataFrame:
-    """Per-example records of all committed evaluations: run, step, test_set, example, one score per answer, correct.
+    """Per-example records of all committed evaluations: run, step, test_set, example, one score per answer, correct,
+    and the item and the stratum of the example, which the noise correction needs.
 
-    `test_sets` and damage as in `read_runs`; the records of a slice are those of its set, under the slice's name.
+    `test_sets` and damage as in `read_runs`; the records of a slice are those of its set, under the slice's name. This
+    holds every record in memory; `StoredRecords` reads them set by set.
     """
     import pandas as pd
 
@@ -114,8 +124,12 @@ def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd
                 frame = _record(run, line, notes) if whole or parts else None
                 if frame is None:
                     continue
-                for name, inside in [(line["test_set"], slice(None))] * whole + parts:
-                    frames.append(frame[inside].assign(run=run.name, step=line["step"], test_set=name))
+                parts = [(n, inside) for n, inside in parts if len(inside) == len(frame)]  # else told by read_runs
+                for name, inside in [(line["test_set"], None)] * whole + parts:
+                    layout = wanted.layout(line, inside, partial(tuple, frame["example"]))
+                    part = frame if inside is None else frame[inside]
+                    own = {"run": run.name, "step": line["step"], "test_set": name, "item": layout.items}
+                    frames.append(part.assign(**own, stratum=layout.strata))
     if not frames and not notes.missing:
         raise notes.nothing(Path(root), "records")
     first = ["run", "step", "test_set", "example"]
@@ -172,12 +186,19 @@ class _Notes:
             return StoreError(f"{root}: no {what} that can be read; {self.lost[0]}")
         return StoreError(f"{root}: no {what} yet; run `oodles status {root}` to see what is there")
 
+    @property
+    def texts(self) -> list[str]:
+        """One line for each loss."""
+        missing = [
+            f"run {run}: {count} evaluations have no records; `oodles run --verify` recomputes them"
+            for run, count in self.missing.items()
+        ]
+        return [*self.lost, *missing]
+
     def tell(self) -> list[str]:
-        for run, count in self.missing.items():
-            self.add(f"run {run}: {count} evaluations have no records; `oodles run --verify` makes them anew")
-        for text in self.lost:
+        for text in self.texts:
             warnings.warn(text, DamageWarning, stacklevel=3)
-        return self.lost
+        return self.texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +210,125 @@ class _Part:
     role: Role
     n: int
     metrics: Mapping[str, float | None]
+    chance: float = float("nan")  # accuracy of the best constant answer; nan where the right answers are not kept
     about: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """The examples behind a score, in the order of the records: ids, slice columns and items."""
+
+    ids: tuple[str, ...]
+    columns: Mapping[str, tuple[str, ...]]
+    items: Any  # array: of each example
+
+    @classmethod
+    def of(cls, members: Members, inside: Any) -> Layout:
+        places = np.arange(len(members.ids)) if inside is None else np.flatnonzero(inside)
+        items = np.array(members.items, dtype=np.int64) if members.items else np.arange(len(members.ids))
+        columns = {name: tuple(cells[i] for i in places) for name, cells in members.columns.items()}
+        return cls(ids=tuple(members.ids[i] for i in places), columns=columns, items=items[places])
+
+    @classmethod
+    def joined(cls, layouts: Sequence[Layout]) -> Layout:
+        """All examples of several samples of one set, each once."""
+        if len(layouts) == 1:
+            return layouts[0]
+        rows: dict[str, tuple[Layout, int]] = {}
+        for layout in layouts:
+            for place, identity in enumerate(layout.ids):
+                rows.setdefault(identity, (layout, place))
+        names = set.intersection(*(set(layout.columns) for layout in layouts))
+        return cls(
+            ids=tuple(rows),
+            columns={n: tuple(own.columns[n][i] for own, i in rows.values()) for n in layouts[0].columns if n in names},
+            items=np.array([own.items[i] for own, i in rows.values()], dtype=np.int64),
+        )
+
+    @property
+    def strata(self) -> Any:
+        """Of each example; None where labels are not known."""
+        return strata_of(self.columns, self.items) if self.columns else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The records of one evaluation, or of a slice of it."""
+
+    folder: RunFolder
+    line: Mapping[str, Any]
+    inside: Any  # array, or None for the whole set
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredRecords:
+    """The records of a study's folder, read for one test set at a time: who was right, and nothing else.
+
+    Try it::
+
+        records = StoredRecords.read("runs/paper")
+        partial_correlations(read_runs("runs/paper"), records)
+
+    Outcomes are kept as bits once they were read, an eighth of a byte per example and step.
+    """
+
+    wanted: _Wanted
+    kept: Mapping[str, Mapping[tuple[str, float], _Kept]]  # test set -> (run, step)
+    notes: _Notes
+    bits: dict[tuple[str, int, str], Any] = field(default_factory=dict)  # (run, step, test set): packed outcomes
+
+    @classmethod
+    def read(cls, root: str | Path, test_sets: Sequence[str] | None = None) -> StoredRecords:
+        """Look at the committed lines of a study's folder; records are read when they are asked for."""
+        wanted, notes = _Wanted.read(Path(root), test_sets), _Notes()
+        kept: dict[str, dict[tuple[str, float], _Kept]] = {}
+        for run, _, scores in _runs(Path(root), notes):
+            for line in scores.lines:
+                place = (run.name, float(line["step"]))
+                if wanted.whole(line):
+                    kept.setdefault(line["test_set"], {})[place] = _Kept(run, line, None)
+                for one, inside, _ in wanted.slices_of(line):
+                    kept.setdefault(one.name, {})[place] = _Kept(run, line, inside)
+        return cls(wanted, kept, notes)
+
+    def outcomes(self, series: Series, name: str, values: Any, /) -> tuple[Outcomes | None, str]:
+        """Outcomes of a test set at the points of a group, or why they cannot be used."""
+        from oodles.outcomes import checked_outcomes
+
+        own = self.kept.get(name, {})
+        places = [(series.run_names[run], float(step)) for run, step in zip(series.runs, series.steps, strict=True)]
+        rows = [(point, own[place]) for point, place in enumerate(places) if place in own]
+        read = [(point, one, self._correct(one)) for point, one in rows]
+        read = [row for row in read if row[2] is not None]
+        if not read:
+            return None, f"{name}: no records"
+        layouts = {id(layout): layout for layout in (self._layout(one) for _, one, _ in read)}
+        whole = Layout.joined(list(layouts.values()))
+        column = {identity: place for place, identity in enumerate(whole.ids)}
+        columns = {key: np.array([column[identity] for identity in one.ids]) for key, one in layouts.items()}
+        correct = np.full((len(series.runs), len(whole.ids)), -1, dtype=np.int8)
+        for point, one, outcome in read:
+            correct[point, columns[id(self._layout(one))]] = outcome
+        outcomes, why = checked_outcomes(correct, whole.items, whole.strata, series.runs, values)
+        return outcomes, f"{name}: {why}" if why else ""
+
+    def _layout(self, one: _Kept) -> Layout:
+        def ids() -> Iterable[str]:
+            frame = _record(one.folder, one.line, self.notes, ["example"])
+            return () if frame is None else frame["example"]
+
+        return self.wanted.layout(one.line, one.inside, ids)
+
+    def _correct(self, one: _Kept) -> Any:
+        """Who was right, as an array of 0 and 1; None, and a note, where the records are damaged."""
+        key = (one.folder.name, one.line["step"], one.line["test_set"])
+        if key not in self.bits:
+            frame = _record(one.folder, one.line, self.notes, ["correct"])
+            self.bits[key] = None if frame is None else np.packbits(frame["correct"].to_numpy(np.bool_))
+        if self.bits[key] is None:
+            return None
+        outcome = np.unpackbits(self.bits[key], count=one.line["n"])
+        return outcome if one.inside is None else outcome[one.inside]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +339,7 @@ class _Wanted:
     names: tuple[str, ...] | None  # None: every set
     slices: tuple[str, ...]
     members: dict[str, Members] = field(default_factory=dict)
+    layouts: dict[tuple[str, bytes | None], Layout] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
 
     @classmethod
@@ -214,10 +354,22 @@ class _Wanted:
         self.seen.add(line["test_set"])
         step = line["step"]
         if self.whole(line):
-            yield _Part(step=step, test_set=line["test_set"], role=line["role"], n=line["n"], metrics=line["metrics"])
+            yield _Part(
+                step=step,
+                test_set=line["test_set"],
+                role=line["role"],
+                n=line["n"],
+                metrics=line["metrics"],
+                chance=self._chance(line),
+            )
         for one, inside, members in self.slices_of(line):
             frame = _record(folder, line, notes)
             if frame is None:
+                return
+            if len(frame) != len(inside):
+                notes.add(
+                    f"{members_file(self.root, line['test_set'], line['prompts'])}: of another set; lost: {one.name}"
+                )
                 return
             scores = [c for c in frame.columns if c.startswith("score:")]
             found = Predictions(
@@ -236,6 +388,7 @@ class _Wanted:
                 metrics={
                     k: v for k, v in metrics(found).items() if not np.isnan(v)
                 },  # of one label, some are undefined
+                chance=_best_constant(np.array(members.gold)[inside]),
                 about={"slice_of": one.parent, "slice": str(one)},
             )
 
@@ -259,6 +412,25 @@ class _Wanted:
             self.members[prompts] = read_members(members_file(self.root, test_set, prompts), test_set, prompts)
         return self.members[prompts]
 
+    def layout(self, line: Mapping[str, Any], inside: Any, ids: Callable[[], Iterable[str]]) -> Layout:
+        """The examples of an evaluation, or of a slice of it, with what belongs together; `ids` as the records say."""
+        key = (line["prompts"], None if inside is None else inside.tobytes())
+        if key not in self.layouts:
+            try:
+                members = self._members(line["test_set"], line["prompts"])
+            except StoreError:  # the run's shots, or an older folder: examples stand alone
+                alone = tuple(ids())
+                self.layouts[key] = Layout(ids=alone, columns={}, items=np.arange(len(alone)))
+            else:
+                self.layouts[key] = Layout.of(members, inside)
+        return self.layouts[key]
+
+    def _chance(self, line: Mapping[str, Any]) -> float:
+        """Chance on a whole set; not known where the file of its members is gone."""
+        if not members_file(self.root, line["test_set"], line["prompts"]).is_file():
+            return float("nan")
+        return _best_constant(np.array(self._members(line["test_set"], line["prompts"]).gold))
+
     def complain(self) -> None:
         """A name that no run has evaluated is an error, not an empty answer."""
         for name in (*(self.names or ()), *self.slices):
@@ -266,40 +438,67 @@ class _Wanted:
                 raise StoreError(f"{self.root}: no scores of test set '{name}'; {nearest(name, self.seen)}")
 
 
+def _best_constant(gold: Any) -> float:
+    return float(np.bincount(gold).max() / len(gold))
+
+
 def read_members(path: Path, test_set: str, prompts: str) -> Members:
     """Who belongs to a rendered set."""
     frame = _frame(path, "its slices cannot be read; run the study again to write it anew")
+    if found := _misfit_members(frame):
+        raise StoreError(f"{path}: {found}; run the study again to write it anew")
     columns = [c for c in frame.columns if c.startswith("slice:")]
     return Members(
         test_set=test_set,
         prompts=prompts,
         ids=tuple(frame["example"]),
         gold=tuple(map(int, frame["gold"])),
+        items=tuple(map(int, frame["item"])) if "item" in frame.columns else (),
         columns={c.removeprefix("slice:"): tuple(map(str, frame[c])) for c in columns},
     )
 
 
-def _record(folder: RunFolder, line: Mapping[str, Any], notes: _Notes) -> pd.DataFrame | None:
-    """The records of an evaluation; None, and a note, if they are damaged."""
+def _record(
+    folder: RunFolder, line: Mapping[str, Any], notes: _Notes, columns: list[str] | None = None
+) -> pd.DataFrame | None:
+    """The records of an evaluation, or these columns of them; None, and a note, if they are damaged."""
     path = records_file(folder, line)
     if not path.exists():
         notes.missing[folder.name] += 1
         return None
     try:
         if not records_are_whole(folder, line):
-            raise StoreError(f"{path}: damaged or missing; `oodles run --verify` makes it anew")
-        return _frame(path, "`oodles run --verify` makes it anew")
+            raise StoreError(f"{path}: damaged or missing; `oodles run --verify` evaluates it again")
+        frame = _frame(path, "`oodles run --verify` evaluates it again", columns)
+        if problem := _misfit_records(frame, line["n"], columns):
+            raise StoreError(f"{path}: {problem}; `oodles run --verify` evaluates it again")
+        return frame
     except StoreError as error:
         notes.add(f"{error}; lost: the records of step {line['step']}, test set '{line['test_set']}'")
         return None
 
 
-def _frame(path: Path, advice: str) -> pd.DataFrame:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def _misfit_records(frame: pd.DataFrame, n: int, columns: Sequence[str] | None = None) -> str:
+    """What is wrong with records, or with these columns of them; nothing if they are as `commit` writes them."""
+    kinds = {name: frame[name].dtype.kind for name in frame.columns}
+    scores = [name for name in kinds if str(name).startswith("score:")]
+    if not set(columns or ("example", "correct")) <= kinds.keys() or (columns is None and len(scores) < 2):
+        return f"columns {some(kinds)}, expected example, correct and a score for each answer"
+    if kinds.get("correct", "b") != "b" or any(kinds[name] != "f" for name in scores):
+        return "columns of other kinds than records have"
+    if "example" in kinds and frame["example"].isna().any():
+        return "columns of other kinds than records have"
+    return "" if len(frame) == n else f"{len(frame)} records, expected {n}"
 
+
+def _misfit_members(frame: pd.DataFrame) -> str:
+    if not {"example", "gold"} <= set(frame.columns):
+        return f"columns {some(frame.columns)}, expected example and gold"
+    return "" if frame["gold"].dtype.kind in "iu" else f"column gold holds {frame['gold'].dtype}, expected numbers"
+
+
+def _frame(path: Path, advice: str, columns: list[str] | None = None) -> pd.DataFrame:
     try:
-        frame: pd.DataFrame = pq.read_table(path, page_checksum_verification=True).to_pandas()
-    except (OSError, pa.ArrowInvalid) as error:
-        raise StoreError(f"{path}: cannot be read ({str(error).splitlines()[0]}); {advice}") from None
-    return frame
+        return read_frame(path, page_checksum_verification=True, columns=columns)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: cannot be read ({first_line(error)}); {advice}") from None

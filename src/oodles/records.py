@@ -126,6 +126,7 @@ class DataSet:
     pattern: str = ""  # this set's own pattern; empty: the run's
     tags: tuple[str, ...] = ()
     slices: tuple[str, ...] = ()  # columns whose values name slices
+    item: str = ""  # field or slice column whose equal values make one independent item; empty: the premise
     description: str = ""
     caveats: tuple[str, ...] = ()  # what a reader of its scores must know
     licence: str = ""

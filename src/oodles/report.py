@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import io
 import math
-import os
 import platform
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -31,8 +29,9 @@ import oodles
 from oodles import figures, tables
 from oodles.analysis import Analysis
 from oodles.changes import changes as changes_of
-from oodles.errors import DataError, StoreError
+from oodles.errors import DataError
 from oodles.longtable import check_table
+from oodles.outputs import begins_with, check_target, write_aside
 from oodles.series import grouped
 from oodles.verdict import Verdict, verdicts
 
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 
 TITLE = "Do these generalisation results generalise?"
 NO_PAIR = "No answer: there is no pair of OOD test sets to compare."
+GENERATOR = b'name="generator" content="oodles '  # stands in the head of every report
 MANY_ROWS = 60  # a longer table is folded; it opens with a click and in print
 
 
@@ -61,7 +61,8 @@ def write_report(
     result
         What `partial_correlations` returned, or an `Analysis`, which brings its changes and verdicts.
     path
-        The HTML file; its folder is made if need be. A file that is there is replaced in one step.
+        The HTML file; its folder is made if need be. A report that is there is replaced in one step; any other file
+        is not.
     runs
         What was run, a mapping each: any of name, model, train_set, shots, seed, pattern, answers, recipe, steps,
         status, versions, seconds, caveats, and whatever else is worth telling.
@@ -73,10 +74,16 @@ def write_report(
     DataError
         There is no table, and the result is no `Analysis`, which would bring its changes.
     StoreError
-        The file cannot be written.
+        The file cannot be written, or another file is in its place.
     """
+    check_report(Path(path))
     page = _template().render(_page(table, result, runs, title or TITLE))
-    return _write_aside(Path(path), page)
+    return write_aside(Path(path), lambda aside: aside.write_text(page, encoding="utf-8", newline="\n"))
+
+
+def check_report(path: Path) -> None:
+    """Refuse to put a report in the place of another file."""
+    check_target(path, lambda held: begins_with(held, GENERATOR))
 
 
 def _template() -> jinja2.Template:
@@ -89,21 +96,6 @@ def _template() -> jinja2.Template:
         keep_trailing_newline=True,
     )
     return environment.get_template("report.html")
-
-
-def _write_aside(path: Path, text: str) -> Path:
-    """No reader ever sees half a report, and a full disk leaves the old one."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(text, encoding="utf-8", newline="\n")
-        aside.replace(path)
-    except OSError as error:
-        raise StoreError(f"{path}: the report cannot be written: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            aside.unlink(missing_ok=True)
-    return path
 
 
 # what the page holds
@@ -171,7 +163,7 @@ def _parts(
         )
     else:
         settings: Mapping[str, Any] = {"by": (), **result.settings}
-        chosen = {k: settings[k] for k in ("by", "metric", "level", "in_domain") if k in settings}
+        chosen = {k: settings[k] for k in ("by", "unit", "metric", "level", "in_domain") if k in settings}
         found, changes = result, changes_of(table, **chosen)
         said = list(verdicts(result)) if len(result.table) else []
     by = figures.columns_before(changes, "test_set")

@@ -121,18 +121,18 @@ def mean_over_known(z: Array) -> Array:
 
 
 def bootstrap_interval(r: Array, drawn: Array, n_units: int, *, level: float) -> Interval:
-    """Standard error over resamples of units, on Fisher's z scale, t with units - 1 degrees of freedom."""
-    z = to_z(drawn)
-    count = (~np.isnan(z)).sum(axis=0)
-    spread = np.nansum((z - mean_over_known(z)) ** 2, axis=0) / np.where(count > 1, count - 1, np.nan)
-    return _t_interval(to_z(r), np.asarray(np.sqrt(spread), dtype=float), n_units, level)
+    """Standard error over resamples of units, on Fisher's z scale, t with units - 1 degrees of freedom.
+
+    One draw without a correlation, and there is no interval: which draws have none is no chance matter.
+    """
+    return _t_interval(to_z(r), to_z(drawn).std(axis=0, ddof=1), n_units, level)
 
 
 def percentile_interval(drawn: Array, *, level: float) -> Interval:
     """Quantiles over resamples of units. Too narrow with few runs: kept for comparison, by its name."""
     tail = (1.0 - level) / 2
-    low, high = np.nanquantile(drawn, [tail, 1.0 - tail], axis=0)
-    below = (drawn <= 0).mean(axis=0)
+    low, high = np.quantile(drawn, [tail, 1.0 - tail], axis=0)
+    below = np.where(np.isnan(low), np.nan, (drawn <= 0).mean(axis=0))
     p_val = np.minimum(1.0, 2 * np.maximum(np.minimum(below, 1 - below), 1 / (len(drawn) + 1)))
     return Interval(low=low, high=high, p_val=p_val)
 

@@ -29,6 +29,7 @@ Smoothing = float | Literal["gcv"]
 METHODS = ("gam", "linear", "probit-linear", "logit-linear")
 WITHIN = ("pooled", "run", "separate")
 SEPARATE_SPLINES = 8  # of a fit to one run alone; half the points where a run has fewer than 16
+SLIVER = 1e-10  # share of a total sum of squares below which a residual is rounding error
 TINY = 1e-14  # keeps a refit solvable when the left-out run held all the variation of the in-domain score
 
 
@@ -305,4 +306,4 @@ def separate_splines(points: int) -> int:
 
 def enough_residual(products: Array, totals: Array) -> NDArray[np.bool_]:
     """Whether a residual sum of squares is more than rounding error of its total."""
-    return np.asarray(products > 1e-10 * totals, dtype=bool)
+    return np.asarray(products > SLIVER * totals, dtype=bool)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from oodles import cautions, noise, resample
-from oodles.estimates import Estimate, Recipe, as_correlations, estimate
+from oodles.estimates import Estimate, Recipe, as_correlations, estimate, something_left
 from oodles.outcomes import Examples
 from oodles.resample import DESCRIPTIVE
 from oodles.series import Series
@@ -22,9 +22,14 @@ BIASED = 0.05  # bias through a noisy in-domain score that is worth saying
 SHORT = 12  # steps of a run below which one curve per run is doubtful
 CROWDED = 2 / 3  # share of points in the top tenth of the in-domain range above which it is doubtful, too
 PAIR_COLUMNS = (
-    *("a", "b", "r", "low", "high", "p_val", "p_holm", "p_bh", "r_corrected", "r_corrected_low", "r_corrected_high"),
-    *("corrected_by", "n_runs", "n_units", "n_steps", "method", "within", "interval", "correlation", "caveats"),
+    *("a", "b", "r", "low", "high", "p_val", "p_holm", "p_bh", "r_raw"),
+    *("r_corrected", "r_corrected_low", "r_corrected_high", "corrected_by", "n_runs", "n_units", "n_steps"),
+    *("method", "within", "interval", "correlation", "caveats"),
 )
+UNCORRECTED = {
+    **dict.fromkeys(("r_corrected", "r_corrected_low", "r_corrected_high"), float("nan")),
+    "corrected_by": "none",
+}
 FIT_COLUMNS = (
     *("test_set", "method", "within", "r2", "edf", "smoothing", "residual_sd", "reliability", "reliability_from"),
     *("n_runs", "n_steps", "caveats"),
@@ -71,7 +76,8 @@ def _outliers(found: Estimate, within: str) -> Array:
     if within == "pooled":
         return np.full((n_sets, n_sets), -1.0)
     blocks = [found.fit.residuals[found.used.units == unit] for unit in range(len(found.used.unit_names))]
-    return resample.standing_out(resample.to_z(as_correlations(np.array([b.T @ b for b in blocks]))))
+    products = something_left(np.array([b.T @ b for b in blocks]), (found.fit.residuals**2).sum(axis=0))
+    return resample.standing_out(resample.to_z(as_correlations(products)))
 
 
 def shares_examples(a: str, b: str, shared: Mapping[str, set[str]]) -> bool:
@@ -81,16 +87,12 @@ def shares_examples(a: str, b: str, shared: Mapping[str, set[str]]) -> bool:
 
 def empty_pair(used: Series, names: tuple[str, str], job: Job, said: tuple[str, ...]) -> dict[str, Any]:
     """A row without numbers, which says why in its caveats."""
-    nothing = float("nan")
-    numbers = dict.fromkeys(
-        ("r", "low", "high", "p_val", "p_holm", "p_bh", "r_corrected", "r_corrected_low", "r_corrected_high"), nothing
-    )
     return {
         **used.group,
         "a": names[0],
         "b": names[1],
-        **numbers,
-        "corrected_by": "none",
+        **dict.fromkeys(("r", "low", "high", "p_val", "p_holm", "p_bh", "r_raw"), float("nan")),
+        **UNCORRECTED,
         "n_runs": 0,
         "n_units": 0,
         "n_steps": 0,
@@ -112,34 +114,53 @@ def pair_rows(
     found: Found, job: Job, slices: Mapping[str, set[str]], extra: tuple[str, ...] = ()
 ) -> list[dict[str, Any]]:
     """One row per pair of test sets."""
-    used, n_units = found.estimate.used, len(found.estimate.used.unit_names)
+    used = found.estimate.used
     of_set = [_set_caveats(found, job, k) for k in range(len(used.test_sets))]
+    flat = job.beware.of_covariates(used, job.recipe.within)
     pairs = []
     for i, j in combinations(range(len(used.test_sets)), 2):
         names = (used.test_sets[i], used.test_sets[j])
         if shares_examples(*names, slices):
             continue
-        interval, corrected = found.estimate.interval, found.corrected
+        interval, n_units = found.estimate.interval, int(found.estimate.counted[i, j])
         tested = n_units >= DESCRIPTIVE
         pair = empty_pair(used, names, job, ()) | {
             "r": found.estimate.r[i, j],
             "low": interval.low[i, j],
             "high": interval.high[i, j],
             "p_val": interval.p_val[i, j] if tested else float("nan"),
-            "r_corrected": corrected.r[i, j],
-            "r_corrected_low": corrected.low[i, j],
-            "r_corrected_high": corrected.high[i, j],
-            "corrected_by": _corrected_by(corrected, i, j),
+            "r_raw": found.estimate.raw[i, j],
+            **_corrected_pair(found, i, j),
             "n_runs": len(used.run_names),
             "n_units": n_units,
             "n_steps": len(used.scores),
         }
-        said = [*job.said, *extra, *_unit_caveats(used, job.recipe), *of_set[i], *of_set[j]]
+        said = [
+            *job.said,
+            *extra,
+            *flat,
+            *_unit_caveats(used, job.recipe, n_units),
+            *of_set[i],
+            *of_set[j],
+        ]
         if shares_examples(*names, job.beware.shared):
             said.append("the two sets share examples: their noise is the same noise")
         said += _pair_caveats(pair, found, i, j)
         pairs.append(pair | {"caveats": list(dict.fromkeys(said))})
     return pairs
+
+
+def _corrected_pair(found: Found, i: int, j: int) -> dict[str, Any]:
+    """What there is without noise; nothing where there is no correlation to correct."""
+    corrected = found.corrected
+    if not np.isfinite(found.estimate.r[i, j]):
+        return UNCORRECTED
+    return {
+        "r_corrected": corrected.r[i, j],
+        "r_corrected_low": corrected.low[i, j],
+        "r_corrected_high": corrected.high[i, j],
+        "corrected_by": _corrected_by(corrected, i, j),
+    }
 
 
 def _corrected_by(corrected: noise.Corrected, i: int, j: int) -> str:
@@ -149,10 +170,14 @@ def _corrected_by(corrected: noise.Corrected, i: int, j: int) -> str:
     return "records" if sources == {"records"} else "range"
 
 
-def _unit_caveats(used: Series, recipe: Recipe) -> list[str]:
+def _unit_caveats(used: Series, recipe: Recipe, n_units: int) -> list[str]:
     """What the number of independent units allows to be said."""
-    n_units, said = len(used.unit_names), []
-    what = "run" if n_units == len(used.run_names) else "independent unit"
+    said = []
+    what = "run" if len(used.unit_names) == len(used.run_names) else "independent unit"
+    if 0 < n_units < len(used.unit_names):
+        said.append(
+            f"{len(used.unit_names) - n_units} of {len(used.unit_names)} {what}s have no correlation of their own"
+        )
     if n_units == 1:
         said.append(f"one {what}: no interval, no test")
     elif n_units < DESCRIPTIVE:
@@ -186,18 +211,39 @@ def _set_caveats(found: Found, job: Job, k: int) -> list[str]:
     if np.ptp(values) <= 1e-12 * max(1.0, float(np.abs(values).max())):
         return [*said, f"{name}: the same score at every point"]
     if not np.isfinite(estimate_.r[k, k]):
-        why = "too few points for the fit" if left < 2 else "the in-domain score explains all of it"
+        why = "too few points for the fit" if left < 2 else _explained(estimate_, k)
         return [*said, f"{name}: too little residual left ({why})"]
     if r2 > NEARLY_ALL:
         said.append(f"{name}: too little residual left (R2 {r2:.3f})")
+    elif corrected.violated[k]:
+        said.append(
+            f"{name}: its examples show more noise than there is residual (reliability {reliability:.2f}), so they are "
+            "not independent draws within labels: r_corrected is not given"
+        )
     elif reliability < NOISY:
         kind = "reliability" if corrected.source[k] == "records" else "reliability as low as"
         said.append(f"{name}: too little residual left ({kind} {max(reliability, 0.0):.2f})")
+    if corrected.source[k] == "records" and not corrected.violated[k]:
+        said += _correction_caveats(name, corrected.items[k], corrected.uncertainty[k])
     if estimate_.fit.edf[k] > len(values) / 2:
         said.append(f"the fit uses {estimate_.fit.edf[k]:.1f} of {len(values)} points: little is left to correlate")
     if job.recipe.method in ("probit-linear", "logit-linear") and ((values <= 0) | (values >= 1)).any():
         said.append(f"{name}: scores of 0 or 1 were moved inside by half an example")
     return said
+
+
+def _correction_caveats(name: str, items: int, uncertainty: float) -> list[str]:
+    """Where simulation shows that the corrected correlation is off, or says next to nothing."""
+    if not noise.is_unsure(items, uncertainty):
+        return []
+    return [f"{name}: its residual without noise is poorly known from {items} independent items: r_corrected is unsure"]
+
+
+def _explained(found: Estimate, k: int) -> str:
+    """Why nothing is left of a set that does move."""
+    left = float(np.sqrt(np.mean(found.fit.residuals[:, k] ** 2)))
+    so = f": residuals of {left:.1g}, no more than rounding" if left > 1e-9 else ""
+    return f"the in-domain score explains all of it{so}"
 
 
 def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int) -> list[str]:
@@ -206,7 +252,7 @@ def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int) -> list
     if abs(r) > resample.PERFECT:
         said.append("the residuals are equal up to a factor: no interval")
     elif np.isfinite(r) and not np.isfinite(pair["low"]) and pair["n_units"] > 1:
-        said.append("no interval: the runs are copies of each other, or nothing is left without one of them")
+        said.append(_no_interval(found.estimate, i, j))
     elif not np.isfinite(r) and np.isfinite(found.estimate.r[[i, j], [i, j]]).all():
         said.append("no correlation: in every run the residuals are equal up to a factor, or one of them is empty")
     if np.isfinite(bias) and abs(bias) > BIASED:
@@ -226,6 +272,17 @@ def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int) -> list
     elif abs(float(pair["r_corrected"])) >= noise.CEILING:
         said.append("the corrected correlation reached its bound: noise is nearly all of the residual")
     return said
+
+
+def _no_interval(found: Estimate, i: int, j: int) -> str:
+    """Which run a correlation rests on, if it rests on one."""
+    for k in (i, j):
+        without = np.flatnonzero(np.isnan(found.left_out[:, k, k]))
+        if len(without):
+            return f"no interval: {found.used.test_sets[k]} rests on {found.used.unit_names[without[0]]} alone"
+    if np.ptp(as_correlations(found.left_out)[:, i, j]) <= 1e-12:
+        return "no interval: the runs are copies of each other"
+    return "no interval: in some resamples of the runs nothing is left to correlate"
 
 
 def adjust(pairs: list[dict[str, Any]]) -> None:

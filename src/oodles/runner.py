@@ -22,9 +22,9 @@ from oodles.store import (
     check_adapter,
     keep_members,
     log_line,
-    read_json,
     read_scores,
     read_spec,
+    sidecar,
 )
 from oodles.train import checkpoints, fine_tune, last_checkpoint
 
@@ -151,7 +151,7 @@ def same_before_training(spec: RunSpec, earlier: list[RunFolder]) -> RunFolder |
 def _before_training(folder: RunFolder) -> tuple[Any, ...] | None:
     """What decides a run's scores at step 0; None if that cannot be read."""
     try:
-        told, env = read_spec(folder), read_json(folder.env)
+        told, env = read_spec(folder), sidecar(folder.env)
     except StoreError:
         return None
     return told["model"], told["recipe"]["precision"], told["evaluation"]["batch_tokens"], env

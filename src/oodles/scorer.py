@@ -10,10 +10,11 @@ What is written is an ordinary run folder: `analyse` and `report` read it. What 
 from __future__ import annotations
 
 import re
+import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,18 +22,22 @@ from oodles.audit import audit_data, stop_on_errors
 from oodles.callback import Heard, Listener, Rendered, characters, evaluation_line, render_sets
 from oodles.disk import staying
 from oodles.environment import environment
-from oodles.errors import ConfigError, ModelError, StoreError, nearest
+from oodles.errors import ConfigError, ModelError, StoreError, first_line, nearest
+from oodles.forward import Plan
 from oodles.grid import check_slices
 from oodles.locks import held_briefly, holding
-from oodles.models import load_model, load_tokenizer, precision_of, resolve_model
+from oodles.models import free_memory, load_model, load_tokenizer, precision_of, resolve_model
+from oodles.names import as_name, check_name
 from oodles.progress import Progress
 from oodles.records import Evaluation, ModelSpec, Pattern, Precision, PromptSet, Suite, describe_text, role_of
-from oodles.scoring import predict, prepare
+from oodles.scoring import predict, prepare_all
+from oodles.shortcuts import signature
 from oodles.store import (
     MANIFEST,
     STORE_SCHEMA,
     RunFolder,
     check_adapter,
+    check_folder,
     check_identity,
     check_members,
     claim_folder,
@@ -128,7 +133,9 @@ def score_model(
     allow: Sequence[str] = (),
 ) -> Scored:
     """Score a suite with a model at one or several steps, into the run folder `<out>/runs/<run>`."""
-    evaluation = evaluation or Evaluation()
+    evaluation = _with_in_domain(evaluation or Evaluation(), in_domain)
+    if run:
+        check_name(run, "oodles score: --run")
     if not model and not checkpoints[0].is_adapter:
         raise ConfigError("oodles score: which model? give --model, or checkpoints whose adapters name their base")
     spec = resolve_model(model or base_of(checkpoints[0]))
@@ -142,9 +149,10 @@ def score_model(
     used = pattern_of(suite, pattern)
     rendered = render_sets(suite, used, in_domain, evaluation)
     check_members(out, [r.members for r in rendered])
-    name = run or "_".join(filter(None, [spec.label, in_domain, _label(checkpoints)]))
+    name = run or as_name("_".join(filter(None, [spec.label, in_domain, _label(checkpoints)])))
     folder = RunFolder(out / "runs" / name)
-    with holding(folder.lock), staying(out):
+    check_folder(out, SCORES, suite.name)  # before anything is written, a lock included
+    with holding(folder.lock), staying(out), _left_as_it_was(folder):
         with held_briefly(out / ".study.lock"):
             claim_folder(out, SCORES, suite.name)
         for lost in mend_scores(folder):
@@ -156,8 +164,50 @@ def score_model(
             found = score_missing(
                 folder, spec, checkpoints, rendered, in_domain, evaluation, precision, _listen_to(progress)
             )
-        write_json(folder.done, {"schema": STORE_SCHEMA, "last_step": checkpoints[-1].step})
+        _finish(folder, found)
     return found
+
+
+def _with_in_domain(evaluation: Evaluation, in_domain: str) -> Evaluation:
+    """The in-domain set is scored whatever else is chosen: the others are compared with it."""
+    if not in_domain or not evaluation.test_sets or in_domain in evaluation.test_sets:
+        return evaluation
+    return replace(evaluation, test_sets=(in_domain, *evaluation.test_sets))
+
+
+def _finish(folder: RunFolder, found: Scored) -> None:
+    """A run is done if it has scores; if no checkpoint could be scored it has failed."""
+    steps = [line["step"] for line in read_scores(folder)]
+    if steps:
+        folder.failed.unlink(missing_ok=True)
+        write_json(folder.done, {"schema": STORE_SCHEMA, "last_step": max(steps)})
+    elif found.broken:
+        step, reason = found.broken[-1]
+        write_json(folder.failed, {"reason": f"step {step}: {reason}", "log": folder.log.name})
+
+
+@contextmanager
+def _left_as_it_was(folder: RunFolder) -> Iterator[None]:
+    """A call that ends before anything is committed leaves no run, and no folder that belongs to its suite."""
+    fresh = not folder.path.exists()
+    try:
+        yield
+    except BaseException:
+        if fresh and not read_scores(folder):
+            with held_briefly(folder.root / ".study.lock"):
+                shutil.rmtree(folder.path, ignore_errors=True)
+                _unclaim(folder)
+        raise
+
+
+def _unclaim(folder: RunFolder) -> None:
+    """Make the study's folder anybody's again, if nobody else has begun a run in it."""
+    root = folder.root
+    if any((root / "runs").glob("*")) or any(p != folder.lock for p in (root / "locks").glob("*.json")):
+        return
+    for path in (root / "runs", root / "sets"):
+        shutil.rmtree(path, ignore_errors=True)
+    (root / "study.json").unlink(missing_ok=True)
 
 
 def add_test_sets(
@@ -198,9 +248,13 @@ def _kept(folder: RunFolder) -> tuple[ModelSpec, Pattern, tuple[Checkpoint, ...]
     if told.get("run_id") is None:
         raise StoreError(f"{folder.path}: not made by `oodles run`, so its base model is not known here")
     held = told["pattern"]
-    if str(held["text"]).startswith("function "):
+    if held.get("text", "").startswith("function "):
         raise ConfigError(f"{folder.path}: its pattern is a Python {held['text']}; score it from Python")
-    pattern = Pattern(**{**held, "answers": tuple(held["answers"])})
+    try:
+        pattern = Pattern(**{**held, "answers": tuple(held.get("answers", ()))})
+        spec = ModelSpec(**told["model"])
+    except TypeError as error:
+        raise StoreError(f"{folder.spec}: damaged ({first_line(error)}); no set can be added to this run") from None
     steps = sorted({line["step"] for line in read_scores(folder)})
     missing = [step for step in steps if not folder.adapter(step).is_dir()]
     if missing:
@@ -210,7 +264,6 @@ def _kept(folder: RunFolder) -> tuple[ModelSpec, Pattern, tuple[Checkpoint, ...]
     checkpoints = tuple(Checkpoint(step=step, path=folder.adapter(step)) for step in steps)
     for step in steps:
         check_adapter(folder.adapter(step))
-    spec = ModelSpec(**told["model"])
     if (spec.revision or "").startswith("folder:") and resolve_model(spec.source).revision != spec.revision:
         raise ModelError(f"{spec.source}: holds other weights than run {folder.name} was trained from")
     return spec, pattern, checkpoints
@@ -221,8 +274,7 @@ def _label(checkpoints: Sequence[Checkpoint]) -> str:
     path = checkpoints[0].path
     if path is None:
         return ""
-    chosen = path.resolve().parent.name if len(checkpoints) > 1 else path.resolve().name
-    return "".join(c if c.isalnum() or c in "-_.," else "-" for c in chosen)
+    return as_name(path.resolve().parent.name if len(checkpoints) > 1 else path.resolve().name)
 
 
 def _begin(
@@ -251,7 +303,7 @@ def _begin(
         "data_seed": None,
         "evaluation": asdict(evaluation),
     }
-    if folder.spec.is_file():
+    if folder.spec.is_file() and read_scores(folder):
         held = read_spec(folder)
         for key in ("model", "precision", "pattern", "train_set"):
             if held.get(key, spec[key]) != spec[key]:
@@ -306,8 +358,8 @@ def score_missing(
     skipped = len(checkpoints) * len(sets) - sum(len(missing) for _, missing in todo)
     if not todo:
         return Scored(out=folder.root, run=folder.name, done=0, skipped=skipped)
-    tokenizer = load_tokenizer(model)
-    plans: dict[str, Any] = {}
+    names = {prompts.name for _, missing in todo for prompts in missing}
+    plans = _Plans(load_tokenizer(model), [p for p in sets if p.name in names], evaluation.batch_tokens)
     done, broken = 0, []
     with _loaded(model, precision) as load:
         for checkpoint, missing in todo:
@@ -315,16 +367,8 @@ def score_missing(
             started, values = time.monotonic(), {}
             try:
                 network = load(checkpoint)
-                for prompts in missing:
-                    if prompts.name not in plans:
-                        plans[prompts.name] = prepare(network, tokenizer, prompts, batch_tokens=evaluation.batch_tokens)
-                    listen(Heard(doing=f"{folder.name} step {checkpoint.step} {prompts.name}"))
-                    predictions = predict(network, plans[prompts.name], prompts)
-                    role, cut = role_of(prompts.name, in_domain), plans[prompts.name].shortened
-                    line = commit(folder, checkpoint.step, prompts, predictions, role, shortened=cut)
-                    values[prompts.name] = line["metrics"]
-                    done += 1
-                    listen(Heard(work=characters(prompts)))
+                for name, metrics in _score_step(folder, network, checkpoint, missing, plans, in_domain, listen):
+                    values[name] = metrics
             except ModelError as error:
                 if len(checkpoints) == 1:
                     raise
@@ -332,34 +376,82 @@ def score_missing(
                 log_line(folder, f"step {checkpoint.step} failed: {error}")
                 listen(Heard(text=f"{folder.name}  step {checkpoint.step} failed: {error}"))
                 continue
+            finally:
+                network = None  # before the next is loaded
+                done += len(values)
             text = evaluation_line(checkpoint.step, checkpoints[-1].step, float("nan"), values, in_domain)
             log_line(folder, f"{text}  ({time.monotonic() - started:.1f} s)")
             listen(Heard(text=f"{folder.name}  {text}"))
     return Scored(out=folder.root, run=folder.name, done=done, skipped=skipped, broken=tuple(broken))
 
 
+def _score_step(
+    folder: RunFolder,
+    network: torch.nn.Module,
+    checkpoint: Checkpoint,
+    missing: Sequence[PromptSet],
+    plans: _Plans,
+    in_domain: str,
+    listen: Listener,
+) -> Iterator[tuple[str, Any]]:
+    """Score and commit one set after the other; the model is not kept after the last."""
+    made = plans.of(network)
+    for prompts in missing:
+        listen(Heard(doing=f"{folder.name} step {checkpoint.step} {prompts.name}"))
+        plan = made[prompts.name]
+        predictions = predict(network, plan, prompts)
+        role = role_of(prompts.name, in_domain)
+        line = commit(folder, checkpoint.step, prompts, predictions, role, shortened=plan.shortened)
+        listen(Heard(work=characters(prompts)))
+        yield prompts.name, line["metrics"]
+
+
+@dataclass(slots=True, eq=False)
+class _Plans:
+    """The plans of the sets. Checkpoints of one model share them; for a model of another kind they are made anew."""
+
+    tokenizer: Any
+    sets: Sequence[PromptSet]
+    batch_tokens: int | None
+    made_for: str = ""
+    made: dict[str, Plan] = field(default_factory=dict)
+
+    def of(self, network: torch.nn.Module) -> Mapping[str, Plan]:
+        if signature(network) != self.made_for:
+            plans = prepare_all(network, self.tokenizer, self.sets, batch_tokens=self.batch_tokens)
+            self.made_for, self.made = signature(network), {plan.name: plan for plan in plans}
+        return self.made
+
+
 @contextmanager
 def _loaded(model: ModelSpec, precision: Precision) -> Iterator[Callable[[Checkpoint], torch.nn.Module]]:
-    """A function that gives the model at a checkpoint; the base is loaded once, adapters change places on it."""
+    """A function that gives the model at a checkpoint; the base is loaded once, adapters change places on it.
+
+    One model is in memory at a time: what is held here is let go before another is loaded.
+    """
     state: dict[str, Any] = {}
 
+    def load_alone(spec: ModelSpec) -> torch.nn.Module:
+        state.clear()
+        free_memory()
+        return load_model(spec, precision)
+
     def load(checkpoint: Checkpoint) -> torch.nn.Module:
-        if checkpoint.path is None or checkpoint.is_adapter:
-            if "base" not in state:
-                state["base"] = load_model(model, precision)
-            if checkpoint.path is None:
-                return state["base"]
-            problem = damage_of(checkpoint.path) if (checkpoint.path / MANIFEST).is_file() else ""
-            if problem:
-                raise ModelError(f"{checkpoint.path}: the adapter is damaged: {problem}; restore or remove it")
-            try:
-                state["peft"] = _with_adapter(state.get("peft"), state["base"], checkpoint)
-            except ModelError:
-                state.clear()  # a broken adapter may have left its traces
-                raise
-            return state["peft"]
-        whole = resolve_model(str(checkpoint.path))
-        return load_model(replace(whole, label=model.label), precision)
+        if checkpoint.path is not None and not checkpoint.is_adapter:
+            return load_alone(replace(resolve_model(str(checkpoint.path)), label=model.label))
+        if "base" not in state:
+            state["base"] = load_alone(model)
+        if checkpoint.path is None:
+            return state["base"]
+        problem = damage_of(checkpoint.path) if (checkpoint.path / MANIFEST).is_file() else ""
+        if problem:
+            raise ModelError(f"{checkpoint.path}: the adapter is damaged: {problem}; restore or remove it")
+        try:
+            state["peft"] = _with_adapter(state.get("peft"), state["base"], checkpoint)
+        except ModelError:
+            state.clear()  # a broken adapter may have left its traces
+            raise
+        return state["peft"]
 
     yield load
     state.clear()
@@ -368,9 +460,12 @@ def _loaded(model: ModelSpec, precision: Precision) -> Iterator[Callable[[Checkp
 def _with_adapter(adapted: Any, base: Any, checkpoint: Checkpoint) -> Any:
     """The base model with this adapter, and no other."""
     from peft import PeftModel
-    from safetensors import SafetensorError
 
     name = f"step{checkpoint.step}"
+    if not (Path(str(checkpoint.path)) / "adapter_model.safetensors").is_file():
+        raise ModelError(
+            f"{checkpoint.path}: no adapter_model.safetensors; pickled adapters are not loaded, convert it"
+        )
     try:
         if adapted is None:
             return PeftModel.from_pretrained(base, checkpoint.path, adapter_name=name)
@@ -379,9 +474,9 @@ def _with_adapter(adapted: Any, base: Any, checkpoint: Checkpoint) -> Any:
         adapted.set_adapter(name)
         for old in earlier:
             adapted.delete_adapter(old)
-    except (ValueError, RuntimeError, KeyError, TypeError, OSError, SafetensorError) as error:
-        reason = str(error).splitlines()[0]
+    except Exception as error:  # PEFT, torch and safetensors say so in many ways
         raise ModelError(
-            f"{checkpoint.path}: the adapter is damaged or does not fit the model: {reason}; restore or remove it"
+            f"{checkpoint.path}: the adapter is damaged or does not fit the model: {first_line(error)};"
+            " restore or remove it"
         ) from None
     return adapted

@@ -22,6 +22,7 @@ from oodles.splines import Array
 
 BY = ("model", "train_set")
 NO_NAME = "(none)"
+NEARLY = 0.002  # scores of the same model on another device, in half precision
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -68,6 +69,75 @@ class Series:
         )
 
 
+def shared_points(series: Series) -> NDArray[np.bool_]:
+    """Points at which runs are still one and the same: the untrained model, scored once or once per run.
+
+    Runs share a point if it is at the same step, every in-domain and OOD score that both have is equal, all points
+    before it are shared too, and the run goes on apart from them. Equal scores later on are a coincidence, and runs
+    that are equal throughout are copies, which is another matter.
+
+    Examples
+    --------
+    Two runs from one model, and a third from another:
+
+    >>> z, y = np.array([0.4, 0.6, 0.4, 0.7, 0.3, 0.6]), np.array([0.5, 0.6, 0.5, 0.6, 0.5, 0.7])
+    >>> runs = np.repeat([0, 1, 2], 2)
+    >>> one = Series(
+    ...     group={}, test_sets=("hans",), in_domain=("mnli",), run_names=("a", "b", "c"), unit_names=("a", "b", "c"),
+    ...     runs=runs, units=runs, steps=np.tile([0, 9], 3), covariates=z[:, None], scores=y[:, None],
+    ...     covariate_sizes=np.full((6, 1), 100.0), sizes=np.full((6, 1), 100.0),
+    ... )
+    >>> shared_points(one).tolist()
+    [True, False, True, False, False, False]
+    """
+    found = np.zeros(len(series.runs), dtype=bool)
+    order = np.lexsort((series.steps, series.runs))
+    bounds = np.searchsorted(series.runs[order], np.arange(len(series.run_names) + 1))
+    paths = {run: order[bounds[run] : bounds[run + 1]] for run in range(len(series.run_names))}
+    active, at = [run for run, path in paths.items() if len(path) > 1], 0
+    while active:
+        points = np.array([paths[run][at] for run in active])
+        equal = _equal_to_another(series, points)
+        found[points[equal]] = True
+        at += 1
+        active = [run for run, same in zip(active, equal, strict=True) if same and len(paths[run]) > at]
+    copies = [run for run, path in paths.items() if found[path].all()]
+    return np.asarray(found & ~np.isin(series.runs, copies), dtype=bool)
+
+
+def nearly_shared(series: Series, shared: NDArray[np.bool_]) -> int:
+    """Runs whose scores before training are within `NEARLY` of another run's, all of them, and not the same.
+
+    The untrained model that is scored anew for every run, on another device or in half precision, differs by a few
+    examples. Whether it is the same model the scores cannot tell, so such points are counted and not left out.
+    """
+    first = np.unique(series.runs, return_index=True)[1]
+    first = first[(series.steps[first] == 0) & (np.bincount(series.runs) > 1)]
+    values = np.column_stack([series.covariates, series.scores])[first]
+    found = 0
+    for place in np.flatnonzero(~shared[first]):
+        apart = np.abs(values - values[place])
+        alike = ~(apart > NEARLY).any(axis=1) & np.isfinite(apart[:, series.covariates.shape[1] :]).any(axis=1)
+        found += alike.sum() > 1
+    return int(found)
+
+
+def _equal_to_another(series: Series, points: Ints) -> NDArray[np.bool_]:
+    """Which of these points has all its scores in common with another of them; a missing score says nothing."""
+    found = np.zeros(len(points), dtype=bool)
+    places: dict[tuple[object, bytes], list[int]] = {}
+    for place, point in enumerate(points):
+        places.setdefault((series.steps[point].item(), series.covariates[point].tobytes()), []).append(place)
+    for block in places.values():
+        rows = series.scores[points[block]]
+        known = ~np.isnan(rows)
+        for place, row, has in zip(block, rows, known, strict=True):
+            both = known & has
+            same = both.any(axis=1) & ~(both & (rows != row)).any(axis=1)
+            found[place] = same.sum() > 1  # with itself, and with another
+    return found
+
+
 def settle_by(table: pd.DataFrame, by: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The columns to group by, and a caveat where a default one is not in the table."""
     by = (by,) if isinstance(by, str) else tuple(by)
@@ -100,8 +170,6 @@ def group_series(table: pd.DataFrame, *, by: Sequence[str], unit: str, metric: s
     known = table["metric"].unique()
     if metric not in known:
         raise ConfigError(f"metric '{metric}' is not in the table; {nearest(metric, map(str, known))}")
-    if unit not in table.columns:
-        raise ConfigError(f"--unit {unit}: no such column; {nearest(unit, map(str, table.columns))}")
     rows = table[(table["metric"] == metric) & (table["role"] != "other")]
     for names, group in grouped(rows, by):
         yield _make_series(group, names, unit)
@@ -170,8 +238,19 @@ def _spread(rows: pd.DataFrame, points: Ints, columns: Ints, n_points: int, n_co
 
 
 def _units(rows: pd.DataFrame, unit: str, run_names: NDArray[np.str_], where: str) -> tuple[Ints, tuple[str, ...]]:
+    of_run = units_of_runs(rows, unit, where)
     if unit == "run":
         return np.arange(len(run_names)), tuple(map(str, run_names))
+    names, codes = np.unique([of_run[str(run)] for run in run_names], return_inverse=True)
+    return codes.astype(np.int64), tuple(map(str, names))
+
+
+def units_of_runs(rows: pd.DataFrame, unit: str, where: str) -> dict[str, str]:
+    """The independent unit of every run."""
+    if unit not in rows.columns:
+        raise ConfigError(f"--unit {unit}: no such column; {nearest(unit, map(str, rows.columns))}")
+    if unit == "run":
+        return {str(run): str(run) for run in rows["run"].unique()}
     pairs = rows[["run", unit]].drop_duplicates()
     if pairs[unit].isna().any():
         raise DataError(
@@ -181,9 +260,7 @@ def _units(rows: pd.DataFrame, unit: str, run_names: NDArray[np.str_], where: st
         raise DataError(
             f"{where}: run '{pairs.loc[pairs['run'].duplicated(), 'run'].iloc[0]}' has several values of {unit}"
         )
-    of_run = dict(zip(pairs["run"].astype(str), as_names(pairs[unit]), strict=True))
-    names, codes = np.unique([of_run[str(run)] for run in run_names], return_inverse=True)
-    return codes.astype(np.int64), tuple(map(str, names))
+    return {str(run): str(name) for run, name in zip(pairs["run"], as_names(pairs[unit]), strict=True)}
 
 
 def _without_gaps(series: Series, where: str) -> Series:

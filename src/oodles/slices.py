@@ -30,6 +30,7 @@ class Members:
     ids: tuple[str, ...]
     gold: tuple[int, ...]
     columns: Mapping[str, tuple[str, ...]]  # label and the slice columns, in the order of the ids
+    items: tuple[int, ...] = ()  # of each example: which ones belong together; empty where that is not known
     key: str = ""  # pattern and limit: sets of one name and key must be the same
 
     @property
@@ -57,18 +58,69 @@ class Slice:
         return json.dumps(dict(self.values), sort_keys=True, ensure_ascii=False)
 
 
-def members_of(prompts: PromptSet, examples: Sequence[Example], pattern: str = "") -> Members:
-    """The members of a rendered set, which may be a sample of the examples."""
+def members_of(prompts: PromptSet, examples: Sequence[Example], pattern: str = "", item: str = "") -> Members:
+    """The members of a rendered set, which may be a sample of the examples.
+
+    `item` names the field or slice column whose equal values make one item; without it every example is one.
+    """
     by_id = {e.id: e for e in examples}
     chosen = [by_id[p.id] for p in prompts.prompts]
+    of_example = _items(examples, item)
     return Members(
         test_set=prompts.name,
         prompts=prompts.hash,
         key=f"{pattern}, {'all' if prompts.limit is None else prompts.limit}",
         ids=tuple(e.id for e in chosen),
         gold=tuple(p.gold for p in prompts.prompts),
+        items=tuple(of_example[e.id] for e in chosen),
         columns={name: tuple(cells) for name, cells in slice_columns(chosen).items()},
     )
+
+
+def _items(examples: Sequence[Example], item: str) -> dict[str, int]:
+    """The item of each example, by its id: the place of the first example that has the same value."""
+    first: dict[str, int] = {}
+    found = {}
+    for place, example in enumerate(examples):
+        value = example.slices.get(item) or example.fields.get(item) or None
+        found[example.id] = place if value is None else first.setdefault(value, place)
+    return found
+
+
+def strata_of(columns: Mapping[str, Sequence[str]], items: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The stratum of each example: its label and slice values, as far as a stratum has two items or more.
+
+    Where the finest stratum has one item it is joined with the others like it that share all values but the last
+    column's, and so on up to the label: one item shows no spread. A slice column that is finer than the items
+    therefore makes no strata.
+
+    Examples
+    --------
+    >>> columns = {"label": list("eeeenn"), "kind": list("uuuvwx")}
+    >>> strata_of(columns, np.arange(6)).tolist()
+    [0, 0, 0, 0, 1, 1]
+    """
+    names = list(columns)
+    strata = np.full(len(items), -1, dtype=np.int64)
+    label = _codes([columns[names[0]]])
+    for depth in range(len(names), 0, -1):
+        free = np.flatnonzero(strata < 0)
+        codes = _codes([[columns[name][i] for i in free.tolist()] for name in names[:depth]])
+        pairs = np.unique(np.column_stack([codes, items[free]]), axis=0)[:, 0]
+        enough = np.bincount(pairs, minlength=int(codes.max(initial=-1)) + 1) >= 2
+        chosen = enough[codes]
+        strata[free[chosen]] = strata.max(initial=-1) + 1 + codes[chosen]
+    for place in np.flatnonzero(strata < 0):  # the last item of a label joins the label's largest stratum
+        own = strata[(label == label[place]) & (strata >= 0)]
+        strata[place] = np.bincount(own).argmax() if len(own) else strata.max(initial=-1) + 1
+    first = {code: number for number, code in enumerate(dict.fromkeys(strata.tolist()))}
+    return np.array([first[code] for code in strata.tolist()], dtype=np.int64)
+
+
+def _codes(columns: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
+    """Numbers for the combinations of values, in the order in which they appear."""
+    known: dict[tuple[str, ...], int] = {}
+    return np.array([known.setdefault(row, len(known)) for row in zip(*columns, strict=True)], dtype=np.int64)
 
 
 def slice_columns(examples: Sequence[Example]) -> dict[str, list[str]]:
@@ -118,6 +170,15 @@ def _match(rest: str, values: Mapping[str, set[str]]) -> list[dict[str, str]]:
     return list(unique.values())
 
 
+def _values(told: str) -> dict[str, str]:
+    """What `str(Slice)` said; of anything else nothing is known, so that it may share examples with every slice."""
+    try:
+        values = json.loads(told)
+    except (ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
 def slice_names(parent: str, columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
     """Every slice by one column, with its number of examples, under its shortest unambiguous name."""
     values = {column: set(cells) for column, cells in columns.items()}
@@ -149,7 +210,7 @@ def sharing(names: Sequence[str], parents: Mapping[str, str], described: Mapping
         if child in shared and parent in shared:
             shared[child].add(parent)
             shared[parent].add(child)
-    values = {name: json.loads(told) for name, told in described.items()}
+    values = {name: _values(told) for name, told in described.items()}
     for a, b in ((a, b) for a in values for b in values if a < b):
         disjoint = any(values[b].get(column, value) != value for column, value in values[a].items())
         if parents.get(a) == parents.get(b) and not disjoint:

@@ -176,6 +176,9 @@ def _examples(rows: Rows, data: DataSet, where: str, path: Path | None) -> tuple
     fields = {k: v for k, v in data.columns.items() if k not in ("label", "id")} or {
         name: name for name in rows.columns if name not in (label_column, id_column, *data.slices)
     }
+    known = (*fields, *data.slices)
+    if data.item and data.item not in known:
+        raise DataError(f"{place}: item is '{data.item}', expected a field or slice; {nearest(data.item, known)}")
     texts = {name: _texts(rows, column, place, keep) for name, column in fields.items()}
     slices = {name: _texts(rows, name, place, keep) for name in data.slices}
     has_ids = id_column in rows.columns or "id" in data.columns

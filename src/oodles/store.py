@@ -18,15 +18,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from oodles.disk import disk_errors as disk_errors
 from oodles.disk import make_folder
 from oodles.disk import sync as sync
-from oodles.errors import StoreError
+from oodles.errors import StoreError, first_line, masked
 from oodles.metrics import metrics
+from oodles.names import is_part
 from oodles.records import (
     IDENTITY_VERSION,
     SHOTS,
@@ -39,6 +40,7 @@ from oodles.records import (
     describe_text,
     run_id_of,
 )
+from oodles.shapes import ANY, RUN_JSON, load_json, misfit, parse_json
 from oodles.slices import Members, is_slice
 
 STORE_SCHEMA = 1
@@ -46,6 +48,17 @@ CRC = b', "crc": '  # stands last in a line
 CHECKSUM = "checksum"  # of a JSON file
 UNLIKE = "not as it was written"
 MANIFEST = "manifest.json"  # of a checkpoint or an adapter: the hash of every other file in its folder
+LINE = {  # what a committed line must say
+    "step": int,
+    "test_set": str,
+    "role": str,
+    "n": int,
+    "prompts": str,
+    "metrics": {...: (int, float, None)},
+    "shortened?": int,
+    "records?": str,
+    "records_crc?": int,
+}
 Status = Literal["done", "failed", "started", "missing"]
 
 
@@ -524,6 +537,8 @@ def _write_members(path: Path, members: Members) -> None:
     import pyarrow as pa
 
     columns: dict[str, Any] = {"example": list(members.ids), "gold": np.array(members.gold, dtype=np.int16)}
+    if members.items:
+        columns["item"] = np.array(members.items, dtype=np.int32)
     columns |= {f"slice:{name}": pa.array(cells).dictionary_encode() for name, cells in members.columns.items()}
     _write_parquet(path, columns, {"test_set": members.test_set, "prompts": members.prompts, "key": members.key})
 
@@ -620,19 +635,27 @@ def written(line: Mapping[str, Any]) -> str:
 
 def log_line(folder: RunFolder, text: str) -> None:
     with disk_errors(folder.log), folder.log.open("a", encoding="utf-8") as handle:
-        handle.write(text + "\n")
+        handle.write(masked(text) + "\n")
 
 
 # reading
 
 
 def read_json(path: Path, *, strictly: bool = False) -> dict[str, Any]:
+    """An object from a JSON file; of the files of a study and its runs also what each of its parts must be."""
     try:
-        return unsealed(json.loads(path.read_text(encoding="utf-8")), strictly=strictly)
-    except (OSError, ValueError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error).splitlines()[0]
-        what = reason if reason == UNLIKE else f"cannot be read ({reason})"
-        raise StoreError(f"{path}: {what}; {_advice(path)}") from None
+        return _shaped(path, unsealed(load_json(path), strictly=strictly))
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read ({error.strerror or error}); {_advice(path)}") from None
+    except ValueError as error:
+        raise StoreError(f"{path}: {first_line(error)}; {_advice(path)}") from None
+
+
+def _shaped(path: Path, value: dict[str, Any]) -> dict[str, Any]:
+    """The value, if its parts are what the file's name promises; a ValueError if not."""
+    if problem := misfit(value, RUN_JSON.get(path.name, ANY)):
+        raise ValueError(problem)
+    return value
 
 
 def _advice(path: Path) -> str:
@@ -647,8 +670,8 @@ def _advice(path: Path) -> str:
 def sidecar(path: Path) -> dict[str, Any] | None:
     """A file that can be written anew or done without; None if it is missing or damaged."""
     try:
-        return unsealed(json.loads(path.read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError, RecursionError):
+        return _shaped(path, unsealed(load_json(path)))
+    except (FileNotFoundError, ValueError):
         return None
     except OSError as error:
         raise StoreError(f"{path}: cannot be read ({error.strerror}); check the file") from None
@@ -688,6 +711,11 @@ def scan_scores(folder: RunFolder) -> Scores:
         raise StoreError(
             f"{folder.scores}: cannot be read ({error.strerror}); check the file's mode and the disk"
         ) from None
+    return parse_scores(folder.scores, data)
+
+
+def parse_scores(path: Path, data: bytes) -> Scores:
+    """The lines in the bytes of a scores file."""
     newest: dict[tuple[int, str], dict[str, Any]] = {}
     lost = []
     texts = data.split(b"\n")
@@ -696,9 +724,9 @@ def scan_scores(folder: RunFolder) -> Scores:
         if line is not None:
             newest[line["step"], line["test_set"]] = line
         elif text and number == len(texts):
-            lost.append(f"{folder.scores}: the last line is torn; it was never committed, and is left out")
+            lost.append(f"{path}: the last line is torn; it was never committed, and is left out")
         elif text:
-            lost.append(f"{folder.scores}: line {number} is damaged; lost: one evaluation, run the study again")
+            lost.append(f"{path}: line {number} is damaged; lost: one evaluation, run the study again")
     return Scores(list(newest.values()), lost)
 
 
@@ -713,10 +741,12 @@ def _checked(text: bytes) -> dict[str, Any] | None:
     if mark and told != b"%d}" % zlib.crc32(body):
         return None
     try:
-        line = json.loads(text.decode())
-    except ValueError:
+        line: dict[str, Any] = parse_json(text)
+    except (ValueError, RecursionError):
         return None
-    if not isinstance(line, dict) or not line.keys() >= {"step", "test_set", "prompts", "metrics"}:
+    if misfit(line, LINE) or line["step"] < 0 or line["role"] not in get_args(Role):
+        return None
+    if not all(map(is_part, _paths_in(line))):  # a line from elsewhere reads no file outside its run
         return None
     line.pop("crc", None)
     return line
@@ -731,6 +761,11 @@ def same_scores(folder: RunFolder, line: Mapping[str, Any], predictions: Predict
     table = pq.read_table(records_file(folder, line))
     held = [table.column(name).to_numpy() for name in table.column_names if name.startswith("score:")]
     return np.array_equal(np.stack(held, axis=1), predictions.scores.astype(np.float32))
+
+
+def _paths_in(line: Mapping[str, Any]) -> list[str]:
+    """What of a line becomes part of a path."""
+    return [line["test_set"], line["prompts"], line.get("records", "as-ever.parquet")]
 
 
 def is_damaged(folder: RunFolder) -> bool:

@@ -14,7 +14,8 @@ from importlib import resources
 from pathlib import Path
 
 from oodles.config import build, check_schema, read_toml
-from oodles.errors import ConfigError, nearest
+from oodles.errors import ConfigError, nearest, shown
+from oodles.names import check_name, check_split
 from oodles.records import SHOTS, DataSet, Pattern, Source, Suite
 
 SUITE_SCHEMA = 1
@@ -63,6 +64,7 @@ def load_suite(source: str | Path | Suite, folder: str | Path = "", data: str | 
     (' Yes', ' No')
     """
     if isinstance(source, Suite):
+        _check_all_names(source, f"suite {shown(source.name)}")
         return replace(source, data=_data_folder(data)) if data else source
     path = _find(source, Path(folder))
     raw = read_toml(path)
@@ -147,6 +149,7 @@ def _check(suite: Suite, file: _File, where: str) -> None:
     """What must hold for every suite, whatever its data say."""
     if not suite.patterns or not suite.test_sets:
         raise ConfigError(f"{where}: expected at least one pattern and one test set")
+    _check_all_names(suite, where)
     for pattern in suite.patterns.values():
         check_pattern(pattern, f"{where} [patterns.{pattern.name}]")
     for kind, listed in (("train sets", file.train_sets), ("test sets", file.test_sets)):
@@ -188,11 +191,19 @@ def shared_patterns(suite: Suite) -> tuple[Pattern, ...]:
     return tuple(p for name, p in suite.patterns.items() if name not in own) or tuple(suite.patterns.values())
 
 
+def _check_all_names(suite: Suite, where: str) -> None:
+    """All that becomes part of a path."""
+    check_name(suite.name, f"{where}: name")
+    for pattern in suite.patterns.values():
+        check_name(pattern.name, f"{where}: the name of a pattern")
+    for kind, sets in (("train sets", suite.train_sets), ("test sets", suite.test_sets)):
+        for data in sets.values():
+            check_name(data.name, f"{where}: a name in {kind}")
+
+
 def _check_names(names: list[str], kind: str, where: str) -> None:
-    """A set's name is a file name in the run folder, and its key in the long table."""
+    """A set's name is its key in the long table."""
     for name in names:
-        if not name or not all(c.isalnum() or c in "-_.," for c in name) or name.startswith("."):
-            raise ConfigError(f"{where}: name '{name}' in {kind}; expected letters, digits, - _ . and , only")
         if name == SHOTS:
             raise ConfigError(f"{where}: name '{name}' in {kind} is kept for a run's own shots; choose another")
         if names.count(name) > 1:
@@ -242,5 +253,7 @@ def _check_source(source: Source, where: str) -> None:
         raise ConfigError(f"{where}: source names {given or 'nothing'}, expected one of generator, file, hub")
     if source.hub is not None and not source.split:
         raise ConfigError(f'{where}: source has no split; name one, e.g. split = "test"')
+    if source.hub is not None:
+        check_split(str(source.split), f"{where}: split")
     if source.fallback is not None and source.hub is None:
         raise ConfigError(f"{where}: source has a fallback without a hub data set; name the hub id or drop it")

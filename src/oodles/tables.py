@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from oodles.cautions import hardly_differ
 from oodles.errors import DataError
 from oodles.series import grouped
 
@@ -158,6 +159,7 @@ def pairs_sheet(
 
 PAIR_TITLES = {
     "r": "r",
+    "r_raw": "r raw",
     "interval": "interval",
     "p_val": "p",
     "p_holm": "p (Holm)",
@@ -167,12 +169,16 @@ PAIR_TITLES = {
 
 
 def _pair_fields(rows: pd.DataFrame, *, full: bool) -> list[str]:
-    """Columns that hold nothing are left out: below five runs there are no p-values."""
+    """Columns that hold nothing are left out: below five runs there are no p-values.
+
+    Raw correlations stand beside partial ones where in-domain scores hardly differ, so that little was regressed out.
+    """
     optional = ("p_val", "p_holm", "p_bh") if full else ("p_holm",)
     corrected = (
         ["r_corrected"] if full and any(_corrected(row).text != MISSING for row in rows.to_dict("records")) else []
     )
-    return ["r", "interval", *(c for c in optional if rows[c].notna().any()), *corrected]
+    raw = ["r_raw"] if "r_raw" in rows and any(hardly_differ(said) for said in rows["caveats"]) else []
+    return ["r", *raw, "interval", *(c for c in optional if rows[c].notna().any()), *corrected]
 
 
 def _pair_cell(fit: Mapping[Any, Any] | None, field: str, marks: Mapping[str, str]) -> Cell:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from oodles.errors import DataError, ModelError
+from oodles.errors import DataError, ModelError, StoreError, first_line
 from oodles.fetch import cache_dir
 from oodles.packing import Ints, Tokens
 from oodles.records import Prompt, PromptSet, content_hash
@@ -82,31 +82,52 @@ def encode(tokenizer: Any, prompts: PromptSet, limit: int | None = None) -> Enco
 
 def encode_once(tokenizer: Any, prompts: PromptSet, limit: int | None = None) -> Encoded:
     """As `encode`, kept on disk: the same texts are tokenised once per tokenizer, whoever asks."""
-    key = _cache_key(tokenizer, prompts, limit)
-    if key is None:
-        return encode(tokenizer, prompts, limit)
-    path = cache_dir() / "tokens" / f"{key}.npz"
-    found = _read_cache(path)
-    if found is None:
-        found = encode(tokenizer, prompts, limit)
-        _write_cache(path, found)
+    return encode_all(tokenizer, [prompts], limit)[0]
+
+
+def encode_all(tokenizer: Any, sets: Sequence[PromptSet], limit: int | None = None) -> list[Encoded]:
+    """As `encode_once`, of several sets."""
+    identity, folder = _identity(tokenizer), _cache_folder()
+    if identity is None or folder is None:
+        return [encode(tokenizer, prompts, limit) for prompts in sets]
+    found = []
+    for prompts in sets:
+        path = folder / f"{_cache_key(identity, tokenizer, prompts, limit)}.npz"
+        kept = _read_cache(path)
+        if kept is None:
+            kept = encode(tokenizer, prompts, limit)
+            _write_cache(path, kept)
+        found.append(kept)
     return found
 
 
-def _cache_key(tokenizer: Any, prompts: PromptSet, limit: int | None) -> str | None:
-    """What decides the tokens; None for a tokenizer that cannot be told from others."""
+def _cache_folder() -> Path | None:
+    """Where tokens are kept; None without a home folder."""
     try:
-        identity = tokenizer.backend_tokenizer.to_str()
+        return cache_dir() / "tokens"
+    except StoreError:
+        return None
+
+
+def _identity(tokenizer: Any) -> list[Any] | None:
+    """What tells a tokenizer from others; None if nothing does."""
+    try:
+        return [content_hash([tokenizer.backend_tokenizer.to_str()]), start_tokens(tokenizer)]
     except AttributeError:
         return None
+
+
+def _cache_key(identity: Sequence[Any], tokenizer: Any, prompts: PromptSet, limit: int | None) -> str:
+    """What decides the tokens."""
     template = str(getattr(tokenizer, "chat_template", "")) if prompts.chat else ""
     cuts = [p.cut for p in prompts.prompts]
-    return content_hash([CACHE_VERSION, identity, start_tokens(tokenizer), template, prompts.hash, cuts, limit])
+    return content_hash([CACHE_VERSION, *identity, template, prompts.hash, cuts, limit])
 
 
 def _read_cache(path: Path) -> Encoded | None:
     try:
-        with np.load(path, allow_pickle=False) as held:
+        # opened here, because numpy leaves a damaged file open
+        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as held:
             ends = np.cumsum(held["target_sizes"])
             targets = tuple(tuple(map(int, part)) for part in np.split(held["targets"], ends[:-1]))
             shortened = tuple(map(str, held["shortened"]))
@@ -166,36 +187,42 @@ def wrap(tokenizer: Any, text: str, chat: bool) -> str:
     if not getattr(tokenizer, "chat_template", None):
         raise ModelError("the pattern asks for a chat template and the tokenizer has none; set chat = false")
     turn = [{"role": "user", "content": text}]
-    return str(tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True))
+    try:
+        return str(tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True))
+    except Exception as error:  # a template is a program from the model's repository; it runs in Jinja's sandbox
+        raise ModelError(f"the tokenizer's chat template fails ({first_line(error)}); set chat = false") from None
 
 
 def answer_tokens(tokenizer: Any, answers: Sequence[str], texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     """The tokens each answer adds to a prompt; refused if joining them changes the prompt's own tokens."""
     found = []
     for answer in answers:
-        alone = tuple(tokenizer(answer, add_special_tokens=False)["input_ids"])
-        changed = joins_badly(tokenizer, answer, texts)
+        added, changed = joined_tokens(tokenizer, answer, texts)
         if changed is not None:
             raise ModelError(
                 f"answer {answer!r} changes the prompt's tokens when joined to it (prompt ends in {changed[-12:]!r});"
                 " begin the answer with a space, or end the pattern differently"
             )
-        found.append(alone)
+        found.append(added)
     if len(set(found)) < len(found):
         raise ModelError(f"answers {list(answers)} have equal tokens; choose answers the tokenizer tells apart")
     return tuple(found)
 
 
-def joins_badly(tokenizer: Any, answer: str, texts: Sequence[str]) -> str | None:
-    """The first text whose tokens change when the answer is joined to it."""
-    alone = list(tokenizer(answer, add_special_tokens=False)["input_ids"])
-    if not alone:
-        return texts[0]
+def joined_tokens(tokenizer: Any, answer: str, texts: Sequence[str]) -> tuple[tuple[int, ...], str | None]:
+    """The tokens that an answer adds to texts, and the first text whose tokens it changes or to which it adds others.
+
+    They are taken from the joined text: alone, an answer may begin otherwise (older Llama tokenizers put a space before
+    every text, so that " Yes" alone begins with two).
+    """
+    added: tuple[int, ...] = ()
     together = bare_tokens(tokenizer, [text + answer for text in texts])
     for text, ids, joined in zip(texts, bare_tokens(tokenizer, texts), together, strict=True):
-        if joined != ids + alone:
-            return text
-    return None
+        rest = tuple(joined[len(ids) :])
+        if joined[: len(ids)] != ids or not rest or (added and rest != added):
+            return added or rest, text
+        added = rest
+    return added, None
 
 
 def context_limit(config: Any) -> int | None:

@@ -25,9 +25,9 @@ from transformers import Trainer, TrainerCallback, TrainingArguments, get_schedu
 from transformers.trainer_callback import PrinterCallback
 
 from oodles.errors import ModelError
+from oodles.forward import causal_lm, head_is_plain, hidden_states, is_out_of_memory
 from oodles.records import PromptSet, Recipe, Seeds
 from oodles.schedule import warmup_steps
-from oodles.scoring import causal_lm, head_is_plain, hidden_states, is_out_of_memory
 from oodles.store import RunFolder, damage_of, disk_errors, log_line, put_folder
 from oodles.tokens import context_limit, encode
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from oodles.cautions import hardly_differ
 from oodles.correlate import PartialCorrelations
 from oodles.resample import DESCRIPTIVE
 
 SIGNIFICANT = 0.05
+ALIKE = 0.1  # a median difference of raw and partial correlations up to this is none to speak of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,62 +61,108 @@ def _verdict(group: Mapping[str, str], found: pd.DataFrame, way: str) -> Verdict
     inside = found[(found["within"] == "run") & np.isfinite(found["r"].to_numpy(float))]
     n_runs, n_units = int(pairs["n_runs"].max()), int(pairs["n_units"].max())
     descriptive = n_units < DESCRIPTIVE
-    r = pairs["r"].to_numpy(float)
-    known = np.isfinite(r)
-    if not known.any():
+    known = pairs[np.isfinite(pairs["r"].to_numpy(float))]
+    if not len(known):
         sentence = "No answer: no pair of test sets has enough variation left once in-domain performance is held fixed."
     elif descriptive:
-        sentence = _described(r[known], n_runs, n_units)
+        sentence = _described(known, _units(n_units, n_runs))
     else:
-        sentence = _tested(pairs[known], n_units, n_runs)
-    if way == "pooled" and len(inside) and known.any():
+        sentence = _tested(known, _units(n_units, n_runs))
+    if way == "pooled" and len(inside) and len(known):
         sentence += _within_runs(inside, descriptive)
     return Verdict(group=group, n_runs=n_runs, descriptive=descriptive, sentence=sentence)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counts:
+    """How many pairs rise together, move apart, cannot be told from no relation, and were never tested."""
+
+    up: int
+    down: int
+    open_: int
+    untested: int
+
+    @classmethod
+    def of(cls, pairs: pd.DataFrame) -> _Counts:
+        r, p_val = pairs["r"].to_numpy(float), pairs["p_holm"].to_numpy(float)
+        clear, tested = p_val < SIGNIFICANT, np.isfinite(p_val)
+        up, down = int((clear & (r > 0)).sum()), int((clear & (r < 0)).sum())
+        return cls(up=up, down=down, open_=int(tested.sum()) - up - down, untested=int((~tested).sum()))
+
+    @property
+    def tested(self) -> int:
+        return self.up + self.down + self.open_
+
+    def told(self) -> str:
+        counts = f"{self.up} rise together, {self.down} move apart and {self.open_} cannot be told from no relation"
+        return counts if self.tested else "none could be tested"
+
+    def rest(self) -> str:
+        if not self.untested or not self.tested:
+            return ""
+        return f"; {_pairs(self.untested)} could not be tested, as the caveats say"
+
+
 def _within_runs(pairs: pd.DataFrame, descriptive: bool) -> str:
     """The same counts once each run's own level is taken out as well."""
+    before = " That pools all runs; within runs, each run's own level taken out,"
+    if descriptive:
+        r = pairs["r"].to_numpy(float)
+        return f"{before} {int((r > 0).sum())} rise together and {int((r < 0).sum())} move apart."
+    counts = _Counts.of(pairs)
+    return f"{before} {counts.told()}{counts.rest()}."
+
+
+def _described(pairs: pd.DataFrame, units: str) -> str:
     r = pairs["r"].to_numpy(float)
-    clear = np.full(len(r), True) if descriptive else pairs["p_holm"].to_numpy(float) < SIGNIFICANT
-    up, down = int((clear & (r > 0)).sum()), int((clear & (r < 0)).sum())
-    rest = "" if descriptive else f" and {len(r) - up - down} cannot be told from no relation"
+    up, down = int((r > 0).sum()), int((r < 0).sum())
     return (
-        f" That pools all runs; within runs, each run's own level taken out, {up} rise together"
-        f"{' and' if descriptive else ','} {down} move apart{rest}."
+        f"Open: with {units}, {up} of {_pairs(len(r))} of test sets rise together and {down} move apart "
+        f"{_given(pairs)}, but such signs also differ by chance, so this describes these runs and "
+        f"nothing was tested; {DESCRIPTIVE} or more independent runs would allow a test.{_flat(pairs)}"
     )
 
 
-def _described(r: np.ndarray[tuple[int], np.dtype[np.float64]], n_runs: int, n_units: int) -> str:
-    up, down, pairs = int((r > 0).sum()), int((r < 0).sum()), _pairs(len(r))
-    units = _units(n_units, n_runs)
+def _tested(pairs: pd.DataFrame, units: str) -> str:
+    counts = _Counts.of(pairs)
+    level = "(5 % level, adjusted for testing all pairs)"
     return (
-        f"Open: with {units}, {up} of {pairs} of test sets rise together and {down} move apart once in-domain "
-        f"performance is held fixed, but such signs also differ by chance, so this describes these runs and "
-        f"nothing was tested; {DESCRIPTIVE} or more independent runs would allow a test."
+        f"{_answer(counts)}: with {units} and {_given(pairs)}, of {_pairs(len(pairs))} of test sets "
+        f"{counts.told()}{f' {level}' if counts.tested else ', as the caveats say'}{counts.rest()}.{_flat(pairs)}"
     )
 
 
-def _tested(pairs: pd.DataFrame, n_units: int, n_runs: int) -> str:
-    clear = pairs["p_holm"].to_numpy(float) < SIGNIFICANT
-    r = pairs["r"].to_numpy(float)
-    up, down = int((clear & (r > 0)).sum()), int((clear & (r < 0)).sum())
-    open_ = len(pairs) - up - down
-    counts = (
-        f"with {_units(n_units, n_runs)} and once in-domain performance is held fixed, of {_pairs(len(pairs))} of test "
-        f"sets {up} rise together, {down} move apart and {open_} cannot be told from no relation "
-        f"(5 % level, adjusted for testing all pairs)"
+def _given(pairs: pd.DataFrame) -> str:
+    """What was held fixed, if anything."""
+    return "nothing to hold fixed" if _is_flat(pairs) else "once in-domain performance is held fixed"
+
+
+def _is_flat(pairs: pd.DataFrame) -> bool:
+    return all(hardly_differ(said) for said in pairs["caveats"])
+
+
+def _flat(pairs: pd.DataFrame) -> str:
+    """Where in-domain scores hardly differ, what that does to the correlations."""
+    if not _is_flat(pairs):
+        return ""
+    moved = float(np.nanmedian(np.abs(pairs["r"].to_numpy(float) - pairs["r_raw"].to_numpy(float))))
+    so = (
+        " and explains next to nothing"
+        if moved <= ALIKE
+        else ", and what was regressed out is mostly its sampling error"
     )
-    return f"{_answer(up, down, open_)}: {counts}."
+    return f" In-domain performance hardly differs here{so}: raw and partial r differ by {moved:.2f} in the median."
 
 
-def _answer(up: int, down: int, open_: int) -> str:
-    if not up and not down:
+def _answer(counts: _Counts) -> str:
+    if not counts.tested:
+        return "No answer"
+    if not counts.up and not counts.down:
         return "No evidence either way"
-    if up and down:
+    if counts.up and counts.down:
         return "It depends on the pair"
-    if down:
-        return "No, where it can be told" if open_ else "No"
-    return "Yes, where it can be told" if open_ else "Yes"
+    answer = "No" if counts.down else "Yes"
+    return f"{answer}, where it can be told" if counts.open_ or counts.untested else answer
 
 
 def _pairs(count: int) -> str:

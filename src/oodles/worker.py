@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from oodles.disk import disk_trouble, staying
-from oodles.errors import ConfigError, DiskError, OodlesError, StoreError
+from oodles.errors import ConfigError, DiskError, OodlesError, StoreError, masked
 from oodles.grid import Grid, Job, schedule_of
 from oodles.locks import release, take
 from oodles.models import free_memory
@@ -191,6 +191,7 @@ def _try(
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         if not isinstance(error, OodlesError):
             reason = f"{type(error).__name__}: {reason}"
+        reason = masked(reason)
         write_json(folder.failed, {"reason": reason, "log": folder.log.name})
         log_line(folder, traceback.format_exc())
         return reason

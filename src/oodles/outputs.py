@@ -1,0 +1,56 @@
+"""Files that are written where a user says: never over an input, never over a file that oodles did not write.
+
+Every file is written aside and renamed: whole, or not there. Its mode is what the umask allows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from oodles.errors import StoreError, shown
+
+
+def write_aside(path: Path, write: Callable[[Path], object]) -> Path:
+    """Let `write` fill a file beside `path`, then put it there in one step; a full disk leaves what was there."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(aside)
+        aside.replace(path)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written ({error.strerror or shown(error)}); choose another name") from None
+    finally:
+        with suppress(OSError):  # the folder may not be there, or not be writable: told already
+            aside.unlink(missing_ok=True)
+    return path
+
+
+def check_target(path: Path, is_ours: Callable[[Path], bool], inputs: Iterable[Path] = ()) -> None:
+    """Refuse to write over an input, or over anything that is not what oodles wrote there before.
+
+    Parameters
+    ----------
+    is_ours : tells of a file that is there whether oodles wrote it.
+    inputs : files that are read.
+    """
+    try:
+        if not os.path.lexists(path):
+            return
+        if not path.is_file():
+            raise StoreError(f"{path}: is there and is no plain file; choose another name")
+        if any(source.exists() and path.samefile(source) for source in inputs):
+            raise StoreError(f"{path}: is read, so it cannot be written too; choose another name")
+        ours = not path.stat().st_size or is_ours(path)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written ({error.strerror}); choose another name") from None
+    if not ours:
+        raise StoreError(f"{path}: is there and was not written by oodles; choose another name, or remove it")
+
+
+def begins_with(path: Path, mark: bytes, within: int = 4096) -> bool:
+    """Whether a mark stands near the beginning of a file."""
+    with path.open("rb") as handle:
+        return mark in handle.read(within)

@@ -1,0 +1,235 @@
+"""What comes from outside: terminals, environments, weights, templates, passwords. One line, or harmless."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from conftest import missing, oodles
+from oodles.errors import masked, plain
+from test_correlate import simulated
+
+MAIN = "from oodles.cli import main; main()"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "t.csv"
+    simulated(runs=3).to_csv(path, index=False)
+    return path
+
+
+def one_line(done: subprocess.CompletedProcess[str], *words: str) -> str:
+    assert done.returncode == 2, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    for word in words:
+        assert word in done.stderr
+    return done.stderr
+
+
+def apart(command: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A shell command in namespaces of its own: root there, whoever it is here."""
+    outer = ["unshare", "--mount", "--map-root-user", "sh", "-c", command]
+    environment = {k: v for k, v in {**os.environ, "OMP_NUM_THREADS": "1", **env}.items() if v}
+    if shutil.which("unshare") is None:
+        missing("no unshare")
+    done = subprocess.run(outer, capture_output=True, text=True, check=False, env=environment)
+    if "unshare:" in done.stderr or "mount:" in done.stderr:
+        missing(f"no namespaces here: {done.stderr.strip()[:100]}")
+    return done
+
+
+# terminals
+
+
+def test_escape_codes_in_names_are_shown_as_text(table: Path, tmp_path: Path) -> None:
+    text = table.read_text().replace("hans", "\x1b]0;owned\x07\x1b[31mhans").replace("paws", "\x9b2Jpaws\u202e")
+    table.write_text(text)
+    done = oodles("analyse", table)
+    assert done.returncode == 0
+    assert "\\x1b]0;owned\\x07\\x1b[31mhans" in done.stdout
+    for output in (done, oodles("analyse", table, "--json"), oodles("analyse", table, "--in-domain", "\x1b[2J")):
+        assert not set("\x1b\x07\x9b\u202e") & set(output.stdout + output.stderr)
+    named = json.loads(oodles("analyse", table, "--json").stdout)
+    assert {"\x1b]0;owned\x07\x1b[31mhans", "\x9b2Jpaws\u202e"} <= {row["a"] for row in named} | {
+        row["b"] for row in named
+    }
+    odd = tmp_path / "\x1b[31mfolder"
+    odd.mkdir()
+    assert "\x1b" not in one_line(oodles("status", odd))
+    assert "\x1b" not in one_line(oodles("\x1b[31m"))
+
+
+def test_escape_codes_in_a_suite(toy_suite: Path) -> None:
+    text = toy_suite.read_text().replace('name = "toy"', 'name = "toy"\ndescription = "\\u001b[31mred"', 1)
+    toy_suite.write_text(text)
+    done = oodles("suites", toy_suite)
+    assert "\\x1b[31mred" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_terminals_of_few_characters(table: Path, encoding: str) -> None:
+    table.write_text(table.read_text().replace("hans", "日本🙂").replace("paws", "ж"))
+    done = oodles("analyse", table, PYTHONIOENCODING=encoding)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    found = json.loads(oodles("analyse", table, "--json", PYTHONIOENCODING=encoding).stdout)
+    assert {"日本🙂", "ж"} <= {row["a"] for row in found} | {row["b"] for row in found}
+    one_line(oodles("analyse", table, "--in-domain", "日本語", PYTHONIOENCODING=encoding), "in-domain set")
+
+
+def test_bytes_that_are_no_text_on_the_command_line(table: Path) -> None:
+    for arguments in (["analyse", "\udcff.csv"], ["analyse", str(table), "--in-domain", "\udcff"], ["\udcff"]):
+        one_line(oodles(*arguments, HOME=os.environ.get("HOME", "/")))
+
+
+def test_usage_is_one_line_and_help_is_help() -> None:
+    one_line(oodles("nope"), "oodles: No such command 'nope'; see oodles --help")
+    one_line(oodles("run"), "oodles run: Missing argument")
+    one_line(oodles("run", "x", "--workers", "0"), "--workers")
+    assert "Start with: oodles demo" in oodles().stdout
+
+
+def test_plain_text_is_left_alone() -> None:
+    for text in ("plain", "日本🙂", "a\tb\nc", "👩‍👩‍👧"):
+        assert plain(text) == text
+
+
+# environments
+
+
+def test_a_user_without_a_name_or_home(table: Path, toy_study: Path, tmp_path: Path) -> None:
+    start = "exec unshare --user --map-user=4321 --map-group=4321"
+    python = f"{start} {sys.executable} -c '{MAIN}'"
+    done = apart(f"{python} analyse {table}", HOME="", XDG_CACHE_HOME="")
+    assert done.returncode == 0, done.stderr
+    done = apart(f"{python} run {toy_study} --out {tmp_path / 'out'}", HOME="", XDG_CACHE_HOME="", OODLES_CACHE="")
+    one_line(done, "no home folder is known here; set HOME, or OODLES_CACHE")
+
+
+def test_a_full_cache(tmp_path: Path) -> None:
+    fill = f"mount -t tmpfs -o size=40k none {tmp_path}"
+    done = apart(f"{fill} && exec {sys.executable} -c '{MAIN}' fetch tiny-llama-untrained", OODLES_CACHE=str(tmp_path))
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "No space left on device" in done.stderr.splitlines()[-1]
+
+
+def test_torch_without_proc_is_another_environment() -> None:
+    """Where /proc/cpuinfo is hidden torch computes without AVX: the record says so, and step 0 is not taken over."""
+    tell = f"exec {sys.executable} -c 'import torch; from oodles.environment import environment; print(environment())'"
+    seen, hidden = apart(tell), apart(f"mount -t tmpfs none /proc && {tell}")
+    assert "'instructions': 'DEFAULT'" in hidden.stdout, hidden.stderr
+    if "'instructions': 'DEFAULT'" not in seen.stdout:
+        assert seen.stdout.replace("\n", "") != hidden.stdout.replace("\n", "")
+
+
+# weights and templates
+
+
+class Payload:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return (os.system, ("touch /tmp/oodles-was-here",))
+
+
+def test_a_pickled_adapter_is_refused(toy_suite: Path, tiny_model: Path, tmp_path: Path) -> None:
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text(
+        json.dumps(
+            {"peft_type": "LORA", "r": 2, "target_modules": ["q_proj"], "base_model_name_or_path": str(tiny_model)}
+        )
+    )
+    (adapter / "adapter_model.bin").write_bytes(pickle.dumps(Payload()))
+    given = ("score", "--suite", toy_suite, "--in-domain", "home", "--out", tmp_path / "out", "--adapter", adapter)
+    one_line(oodles(*given), "no adapter_model.safetensors; pickled adapters are not loaded")
+    assert not Path("/tmp/oodles-was-here").exists()
+    (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": 3}')
+    one_line(oodles(*given), "base_model_name_or_path is 3, expected text")
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ ''.__class__.__mro__[1].__subclasses__() }}", "{% if", "{{ raise_exception('no') }}"]
+)
+def test_an_unsafe_chat_template_is_refused(toy_suite: Path, tiny_model: Path, tmp_path: Path, template: str) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(tiny_model, model)
+    for file in model.glob("chat_template*"):
+        file.unlink()
+    (model / "chat_template.jinja").write_text(template)
+    toy_suite.write_text(toy_suite.read_text().replace('truncate = "premise"', 'truncate = "premise"\nchat = true'))
+    given = ("score", "--suite", toy_suite, "--in-domain", "home", "--out", tmp_path / "out", "--model", model)
+    one_line(oodles(*given, "--allow", "answer-space"), "the tokenizer's chat template fails")
+
+
+# passwords
+
+
+def test_passwords_of_addresses_are_masked(toy_suite: Path, tmp_path: Path) -> None:
+    text = toy_suite.read_text().replace('{ file = "far.csv" }', '{ hub = "org/far", split = "test" }')
+    toy_suite.write_text(text)
+    place = {"HF_ENDPOINT": "http://me:s3cret@127.0.0.1:9", "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "hf")}
+    for command in (["fetch", toy_suite], ["models", "org/name"]):
+        done = oodles(*command, OODLES_CACHE=str(tmp_path / "cache"), **place)
+        assert done.returncode == 2
+        assert "s3cret" not in done.stderr + done.stdout
+    for text in ("http://a:b@c/d", "https://u:p@ss@host:80/x", "s3://key:secret@b"):
+        assert ":b@" not in masked(text)
+        assert "p@ss" not in masked(text)
+        assert "secret" not in masked(text)
+    assert masked("mail me@example.org or http://a.b/c@d") == "mail me@example.org or http://a.b/c@d"
+
+
+def test_a_log_holds_no_password(tmp_path: Path) -> None:
+    from oodles.store import RunFolder, log_line
+
+    folder = RunFolder(tmp_path / "runs" / "r")
+    folder.path.mkdir(parents=True)
+    log_line(folder, "Traceback: ConnectionError: http://me:s3cret@127.0.0.1:9/api")
+    assert "s3cret" not in folder.log.read_text()
+
+
+# versions
+
+
+def test_every_version_that_make_installs_is_pinned() -> None:
+    """All packages that oodles with its extras brings here, the indirect ones too."""
+    text = (Path(__file__).parent.parent / "constraints.txt").read_text()
+    pinned = dict(re.findall(r"^([a-z0-9-]+)==(\S+)$", text, flags=re.MULTILINE))
+    assert pinned["torch"] == "2.13.0"
+    waiting, seen = [("oodles", ("train", "data", "dev"))], set()
+    while waiting:
+        name, extras = waiting.pop()
+        if (name, extras) in seen:
+            continue
+        seen.add((name, extras))
+        for needed in metadata.requires(name) or ():
+            waiting += _applies(needed, extras)
+    names = {name for name, _ in seen} - {"oodles"}
+    assert len(names) > 60
+    assert names <= pinned.keys(), sorted(names - pinned.keys())
+    commands = (Path(__file__).parent.parent / "Makefile").read_text()
+    assert "PIP_CONSTRAINT=constraints.txt" in commands
+
+
+def _applies(needed: str, extras: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
+    from packaging.requirements import Requirement
+
+    one = Requirement(needed)
+    name = re.sub(r"[-_.]+", "-", one.name).lower()
+    if one.marker is not None and not any(one.marker.evaluate({"extra": extra}) for extra in extras or ("",)):
+        return []
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return []
+    return [(name, tuple(sorted(one.extras)))]
