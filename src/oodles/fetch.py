@@ -52,6 +52,11 @@ def cache_dir() -> Path:
         raise StoreError("no home folder is known here; set HOME, or OODLES_CACHE to a folder for models") from None
 
 
+def known_hash(path: Path) -> str:
+    """The SHA-256 of a file, computed once."""
+    return file_hash(path, cache_dir() / "hashes")
+
+
 def model_folder(label: str) -> Path:
     return cache_dir() / "models" / label / EMBEDDED[label].revision.split(":")[-1][:12]
 
@@ -79,7 +84,7 @@ MANIFEST = "sha256.json"  # of every file of a fetched model
 
 
 def _write_manifest(folder: Path) -> None:
-    hashes = {p.name: file_hash(p) for p in sorted(folder.iterdir()) if p.name != MANIFEST and p.is_file()}
+    hashes = {p.name: known_hash(p) for p in sorted(folder.iterdir()) if p.name != MANIFEST and p.is_file()}
     aside = folder / f".{MANIFEST}.{os.getpid()}.part"
     aside.write_text(json.dumps(hashes, indent=2) + "\n", encoding="utf-8")
     aside.replace(folder / MANIFEST)
@@ -94,7 +99,7 @@ def check_fetched(label: str) -> None:
         return
     try:
         told = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        wrong = next((n for n, sha256 in told.items() if file_hash(folder / n) != sha256), None)
+        wrong = next((n for n, sha256 in told.items() if known_hash(folder / n) != sha256), None)
     except (OSError, ValueError, AttributeError):
         wrong = MANIFEST
     if wrong is not None:

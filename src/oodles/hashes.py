@@ -18,10 +18,10 @@ from pathlib import Path
 SETTLED = 2.0  # seconds: a file changed later than that may change again within the same tick of its clock
 
 
-def file_hash(path: Path) -> str:
-    """The SHA-256 of a file."""
+def file_hash(path: Path, folder: Path) -> str:
+    """The SHA-256 of a file; `folder` is where hashes are kept."""
     about = _about(path)
-    kept = _kept_at(path)
+    kept = folder / f"{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]}.json"
     known = _read(kept)
     if known.get("about") == about and isinstance(known.get("sha256"), str):
         return str(known["sha256"])
@@ -36,13 +36,6 @@ def _about(path: Path) -> list[int]:
     """What changes when a file is written."""
     found = path.stat()
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
-
-
-def _kept_at(path: Path) -> Path:
-    from oodles.fetch import cache_dir
-
-    name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]
-    return cache_dir() / "hashes" / f"{name}.json"
 
 
 def _read(path: Path) -> dict[str, object]:
