@@ -351,14 +351,14 @@ class Campaign:
         return set()
 
     def crashed_worker(self, root: Path) -> Damaged:
-        """One of two workers dies."""
+        """One of two workers dies, or is asked to stop."""
         parent = self.workers(root)
         children = self.at_work(parent, root)
         time.sleep(self.moment(0, 0.5))
-        crash = self.chance.choice([signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
+        crash = self.chance.choice([signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGTERM])
         struck = bool(children) and self.signalled(self.chance.choice(children), crash)
         parent.begun = time.monotonic()
-        self.ended(parent, {0, 2} if struck else {0})
+        self.ended(parent, {0, 2, 128 + signal.SIGTERM} if struck else {0})
         return set()
 
     def orphaned_workers(self, root: Path) -> Damaged:

@@ -13,8 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from oodles import hashes
 from oodles.errors import ModelError
-from oodles.fetch import MANIFEST, fetch
-from oodles.hashes import file_hash
+from oodles.fetch import MANIFEST, fetch, known_hash
 from oodles.models import folder_fingerprint, load_model, resolve_model
 
 
@@ -90,18 +89,18 @@ def test_a_file_is_read_once(cache: Path, tmp_path: Path, monkeypatch: pytest.Mo
     path.write_bytes(b"one")
     monkeypatch.setattr(hashes, "SETTLED", 0.0)
     time.sleep(0.02)
-    first = file_hash(path)
+    first = known_hash(path)
     (kept,) = (cache / "hashes").iterdir()
     reads: list[str] = []
     real = hashes.hashlib.file_digest
     monkeypatch.setattr(hashes.hashlib, "file_digest", lambda h, name: reads.append(name) or real(h, name))
-    assert file_hash(path) == first
+    assert known_hash(path) == first
     assert not reads
     kept.write_text("[")  # damaged: read again
-    assert file_hash(path) == first
+    assert known_hash(path) == first
     assert len(reads) == 1
     path.write_bytes(b"two")
-    assert file_hash(path) != first
+    assert known_hash(path) != first
     shutil.rmtree(cache)
     cache.write_text("a cache that cannot be written fails nothing")
-    assert file_hash(path) != first
+    assert known_hash(path) != first

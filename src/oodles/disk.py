@@ -37,20 +37,20 @@ def disk_errors(path: Path) -> Iterator[None]:
     except OodlesError:
         raise
     except Exception as error:
-        reason = disk_trouble(error, path)
-        if reason is None:
+        trouble = disk_trouble(error, path)
+        if trouble is None:
             raise
-        raise DiskError(f"{path}: {reason}") from None
+        raise trouble from None
 
 
-def _disk_error(path: Path, number: int | None, reason: str) -> DiskError:
+def _disk_error(path: object, number: int | None, reason: str) -> DiskError:
     if number in FULL:
         reason = "no space left on the disk (or no inodes)"
         return DiskError(f"{path}: {reason}; free some and run the same command again, or choose another --out")
     return DiskError(f"{path}: cannot be written ({reason}); check the disk, then run the same command again")
 
 
-def disk_trouble(error: BaseException, path: Path) -> str | None:
+def disk_trouble(error: BaseException, path: Path) -> DiskError | None:
     """What is wrong with the disk, if that is what an error comes from, however it was wrapped; None if it is not.
 
     Libraries hide the number of the error, and torch says nothing of it at all: then the disk itself is asked.
@@ -58,12 +58,12 @@ def disk_trouble(error: BaseException, path: Path) -> str | None:
     for one in _causes(error):
         number = one.errno if isinstance(one, OSError) else _told_in(str(one))
         if number in TROUBLE:
-            return str(_disk_error(path, number, os.strerror(number))).partition(": ")[2]
+            return _disk_error(getattr(one, "filename", None) or path, number, os.strerror(number))
     number = _ask_disk(path)
     if number is not None:
-        return str(_disk_error(path, number, os.strerror(number))).partition(": ")[2]
+        return _disk_error(path, number, os.strerror(number))
     if any(word in str(one) for one in _causes(error) for word in TORN):
-        return "cannot be written whole (often: no space left); check the disk, then run the same command again"
+        return _disk_error(path, None, "not whole; often no space is left")
     return None
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from oodles.errors import MissingExtraError, ModelError, OodlesError, StoreError, first_line, nearest
-from oodles.hashes import cache_dir, file_hash
+from oodles.hashes import file_hash
 
 Say = Callable[[str], None]
 
@@ -38,6 +38,23 @@ class Embedded:
     parameters: int
     about: str
     make: Callable[[Path, Path | None, Say], None]  # folder to fill, a file to use instead of pip, say
+
+
+def cache_dir() -> Path:
+    """Where fetched models are kept."""
+    if root := os.environ.get("OODLES_CACHE"):
+        return Path(root)
+    if kept := os.environ.get("XDG_CACHE_HOME"):
+        return Path(kept) / "oodles"
+    try:
+        return Path.home() / ".cache" / "oodles"
+    except RuntimeError:  # a user without a name, as in a container that was given a number only
+        raise StoreError("no home folder is known here; set HOME, or OODLES_CACHE to a folder for models") from None
+
+
+def known_hash(path: Path) -> str:
+    """The SHA-256 of a file, computed once."""
+    return file_hash(path, cache_dir() / "hashes")
 
 
 def model_folder(label: str) -> Path:
@@ -67,7 +84,7 @@ MANIFEST = "sha256.json"  # of every file of a fetched model
 
 
 def _write_manifest(folder: Path) -> None:
-    hashes = {p.name: file_hash(p) for p in sorted(folder.iterdir()) if p.name != MANIFEST and p.is_file()}
+    hashes = {p.name: known_hash(p) for p in sorted(folder.iterdir()) if p.name != MANIFEST and p.is_file()}
     aside = folder / f".{MANIFEST}.{os.getpid()}.part"
     aside.write_text(json.dumps(hashes, indent=2) + "\n", encoding="utf-8")
     aside.replace(folder / MANIFEST)
@@ -82,7 +99,7 @@ def check_fetched(label: str) -> None:
         return
     try:
         told = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        wrong = next((n for n, sha256 in told.items() if file_hash(folder / n) != sha256), None)
+        wrong = next((n for n, sha256 in told.items() if known_hash(folder / n) != sha256), None)
     except (OSError, ValueError, AttributeError):
         wrong = MANIFEST
     if wrong is not None:

@@ -15,27 +15,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from oodles.errors import StoreError
-
 SETTLED = 2.0  # seconds: a file changed later than that may change again within the same tick of its clock
 
 
-def cache_dir() -> Path:
-    """Where models, data, tokens and hashes are kept."""
-    if root := os.environ.get("OODLES_CACHE"):
-        return Path(root)
-    if kept := os.environ.get("XDG_CACHE_HOME"):
-        return Path(kept) / "oodles"
-    try:
-        return Path.home() / ".cache" / "oodles"
-    except RuntimeError:  # a user without a name, as in a container that was given a number only
-        raise StoreError("no home folder is known here; set HOME, or OODLES_CACHE to a folder for models") from None
-
-
-def file_hash(path: Path) -> str:
-    """The SHA-256 of a file."""
+def file_hash(path: Path, folder: Path) -> str:
+    """The SHA-256 of a file; `folder` is where hashes are kept."""
     about = _about(path)
-    kept = _kept_at(path)
+    kept = folder / f"{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]}.json"
     known = _read(kept)
     if known.get("about") == about and isinstance(known.get("sha256"), str):
         return str(known["sha256"])
@@ -50,11 +36,6 @@ def _about(path: Path) -> list[int]:
     """What changes when a file is written."""
     found = path.stat()
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
-
-
-def _kept_at(path: Path) -> Path:
-    name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]
-    return cache_dir() / "hashes" / f"{name}.json"
 
 
 def _read(path: Path) -> dict[str, object]:

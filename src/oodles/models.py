@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodles.errors import MissingExtraError, ModelError, OodlesError, first_line, nearest, shown
-from oodles.fetch import EMBEDDED, MADE_HERE, check_fetched, fetch, is_fetched, model_folder
-from oodles.hashes import file_hash
+from oodles.fetch import EMBEDDED, MADE_HERE, check_fetched, fetch, is_fetched, known_hash, model_folder
 from oodles.hub import unreachable
 from oodles.names import as_name, check_name
 from oodles.presets import BYTES, PRESETS, preset_of
@@ -81,7 +80,7 @@ def folder_fingerprint(path: Path) -> str:
             f"{path}: no .safetensors file; convert the weights with save_pretrained(safe_serialization=True)"
         )
     words = sorted({file for pattern in TOKENIZER_FILES for file in path.glob(pattern) if file.is_file()})
-    told = [[file.name, file_hash(file)] for file in (path / "config.json", *weights, *words)]
+    told = [[file.name, known_hash(file)] for file in (path / "config.json", *weights, *words)]
     return f"folder:{content_hash(told)}"
 
 

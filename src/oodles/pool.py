@@ -87,7 +87,8 @@ def run_in_workers(grid: Grid, root: Path, workers: int, how: How) -> Outcome:
                 worker.process.join()
     if not stop:
         _check_ends(pool, root)
-    return _together([w.outcome for w in pool if w.outcome is not None], root, stop.number)
+    outcomes = [w.outcome for w in pool if w.outcome is not None]
+    return _together(outcomes, root, stop.number or max((o.stopped for o in outcomes), default=0))
 
 
 def _listen(pool: Sequence[_Worker], progress: Progress, stop: Stop) -> None:

@@ -22,8 +22,8 @@ from typing import Any
 
 from oodles import mini
 from oodles.errors import DataError, nearest
+from oodles.fetch import cache_dir
 from oodles.files import ABSENT, SUFFIXES, Rows, as_rows, read_file
-from oodles.hashes import cache_dir
 from oodles.hub import Provenance, bring, matches, provenance_of
 from oodles.records import DataSet, Example, Source, Suite, content_hash
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from oodles.errors import DataError, ModelError, StoreError, first_line
-from oodles.hashes import cache_dir
+from oodles.fetch import cache_dir
 from oodles.packing import Ints, Tokens
 from oodles.records import Prompt, PromptSet, content_hash
 

@@ -187,7 +187,7 @@ def _try(
     except Exception as error:
         trouble = disk_trouble(error, folder.path)
         if trouble is not None:
-            raise DiskError(f"{folder.path}: {trouble}") from None
+            raise trouble from None
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         if not isinstance(error, OodlesError):
             reason = f"{type(error).__name__}: {reason}"
