@@ -233,3 +233,26 @@ def _applies(needed: str, extras: tuple[str, ...]) -> list[tuple[str, tuple[str,
     except metadata.PackageNotFoundError:
         return []
     return [(name, tuple(sorted(one.extras)))]
+
+
+# tables
+
+
+def test_no_step_with_both_an_in_domain_and_an_ood_score(table: Path, tmp_path: Path) -> None:
+    import pandas as pd
+
+    found = pd.read_csv(table)
+    found["step"] += 1000 * (found["test_set"] == "mnli")
+    found.to_csv(table, index=False)
+    for command in (["analyse", table], ["report", table, "--out", tmp_path / "r.html"], ["analyse", table, "--json"]):
+        one_line(oodles(*command), "no step has both an in-domain and an OOD score; score both at the same steps")
+    found.loc[found["run"] == found["run"].iloc[0], "step"] %= 1000  # one run has them all
+    found.to_csv(table, index=False)
+    assert oodles("analyse", table, "--method", "linear").returncode == 0
+
+
+def test_test_sets_are_picked_from_a_table_without_roles(table: Path) -> None:
+    import pandas as pd
+
+    pd.read_csv(table).drop(columns=["role", "train_set"], errors="ignore").to_csv(table, index=False)
+    one_line(oodles("analyse", table, "--test-set", "hans"), "no test set is in-domain")

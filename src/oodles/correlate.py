@@ -287,6 +287,9 @@ def _add_group(
                 "left out (for one checkpoint per model, group by train_set and use within pooled)"
             )
             continue
+        if np.isnan(series.scores[usable]).all():
+            said.append(f"{where}: no step has both an in-domain and an OOD score; score both at the same steps")
+            continue
         found[recipe.within] = _add_estimates(rows, series, usable, recipe, items, slices, beware)
     mark_disagreement(found)
     for pairs in found.values():

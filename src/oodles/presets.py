@@ -77,7 +77,7 @@ def _opt(size: str, parameters: int, source: str, revision: str | None = None) -
     )
 
 
-def _olmo2(size: str, month: str, parameters: int, source: str) -> Preset:
+def _olmo2(size: str, month: str, parameters: int, commit: str | None) -> Preset:
     hub = f"allenai/OLMo-2-{month}-{size.upper()}"
     return Preset(
         label=f"olmo2-{size}",
@@ -86,11 +86,12 @@ def _olmo2(size: str, month: str, parameters: int, source: str) -> Preset:
         published="fp32",
         targets=LLAMA,
         parameters=parameters,
-        source=f"https://huggingface.co/{hub}{source}",
+        source=f"https://huggingface.co/{hub}/tree/{commit or 'main'}",
+        revision=commit,
     )
 
 
-def _smollm(label: str, hub: str, parameters: int, source: str = "/tree/main") -> Preset:
+def _smollm(label: str, hub: str, parameters: int, commit: str) -> Preset:
     return Preset(
         label=label,
         hub=f"HuggingFaceTB/{hub}",
@@ -98,7 +99,8 @@ def _smollm(label: str, hub: str, parameters: int, source: str = "/tree/main") -
         published="bf16",
         targets=LLAMA,
         parameters=parameters,
-        source=f"https://huggingface.co/HuggingFaceTB/{hub}{source}",
+        source=f"https://huggingface.co/HuggingFaceTB/{hub}/tree/{commit}",
+        revision=commit,
     )
 
 
@@ -108,18 +110,18 @@ _ALL = (
     _opt("6.7b", 6_658_473_984, "tree/refs%2Fpr%2F31", "refs/pr/31"),
     _opt("13b", 12_853_473_280, "tree/refs%2Fpr%2F28", "refs/pr/28"),
     _opt("30b", 29_974_540_288, "tree/refs%2Fpr%2F5"),
-    _olmo2("7b", "1124", 7_298_617_344, ""),
-    _olmo2("13b", "1124", 13_716_198_400, "/blob/main/config.json"),
-    _olmo2("32b", "0325", 32_234_279_936, "/blob/main/config.json"),
-    _smollm("smollm3-3b", "SmolLM3-3B-Base", 3_075_098_624),
+    _olmo2("7b", "1124", 7_298_617_344, "7df9a82518afdecae4e8c026b27adccc8c1f0032"),
+    _olmo2("13b", "1124", 13_716_198_400, "3fefddc1bf18a30e1d9b91000271630718f2aa8b"),
+    _olmo2("32b", "0325", 32_234_279_936, None),
+    _smollm("smollm3-3b", "SmolLM3-3B-Base", 3_075_098_624, "d78a42f79198603e614095753484a04c10c2b940"),
     # small relatives
     _opt("125m", 125_239_296, "tree/refs%2Fpr%2F35", "refs/pr/35"),
     _opt("350m", 331_196_416, "discussions/24"),
     _opt("1.3b", 1_315_758_080, "tree/refs%2Fpr%2F25", "refs/pr/25"),
-    _olmo2("1b", "0425", 1_484_916_736, "/tree/main"),
-    _smollm("smollm2-135m", "SmolLM2-135M", 134_515_008, "/tree/4e53f736cbb20a9a0f56b4c4bf378d9f306ff915"),
-    _smollm("smollm2-360m", "SmolLM2-360M", 361_821_120),
-    _smollm("smollm2-1.7b", "SmolLM2-1.7B", 1_711_376_384),
+    _olmo2("1b", "0425", 1_484_916_736, "a1847dff35000b4271fa70afc5db10fd29fedbdf"),
+    _smollm("smollm2-135m", "SmolLM2-135M", 134_515_008, "93efa2f097d58c2a74874c7e644dbc9b0cee75a2"),
+    _smollm("smollm2-360m", "SmolLM2-360M", 361_821_120, "f8027fd0eaeea54caa13c31d31b9fdc459c38b49"),
+    _smollm("smollm2-1.7b", "SmolLM2-1.7B", 1_711_376_384, "effd688a12921b4cc83e3312b6feb579f70f9c71"),
 )
 PRESETS = {preset.label: preset for preset in _ALL}
 
@@ -136,7 +138,7 @@ def table() -> str:
 
 
 def _row(preset: Preset) -> str:
-    at = f" at `{preset.revision}`" if preset.revision else ""
+    at = f" at `{preset.revision[:12]}`" if preset.revision else ""
     files, weights, training = map(gigabytes, (preset.file_bytes, preset.weight_bytes, preset.training_bytes))
     cells = [f"`{preset.label}`", f"[{preset.hub}]({preset.source}){at}", f"{preset.parameters:,}", files]
     cells += [preset.precision, weights, training, ", ".join(preset.targets)]
