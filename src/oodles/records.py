@@ -146,9 +146,7 @@ class Suite:
     folder: str = ""  # where relative files are looked up
     data: str = ""  # a folder with copies of hub data sets, <test set>/<split>.parquet
     rows: str = ""  # file with a hash of every row, see pins.py
-    hashes: dict[str, dict[str, str]] = field(
-        default_factory=dict, compare=False, repr=False
-    )  # of rendered sets
+    hashes: dict[str, dict[str, str]] = field(default_factory=dict, compare=False, repr=False)  # of rendered sets
 
     def with_pattern(
         self,
