@@ -10,7 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -65,7 +65,9 @@ def main() -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     accept_any_text()
     try:
-        sys.exit(app(prog_name="oodles", standalone_mode=False))
+        code = app(prog_name="oodles", standalone_mode=False)
+        sys.stdout.flush()  # a full disk behind stdout is told, too
+        sys.exit(code)
     except OodlesError as error:
         _fail(type(error).__name__, str(error))
     except BrokenPipeError:  # e.g. `oodles suites | head`
@@ -92,7 +94,8 @@ def _show_usage(error: Any) -> None:
 
 def _fail(kind: str, text: str) -> None:
     """One line, and exit 2."""
-    _say(f"{kind}: {shown(text, 1100)}")
+    with suppress(OSError):  # stderr may be what cannot be written
+        _say(f"{kind}: {shown(text, 1100)}")
     sys.exit(2)
 
 
