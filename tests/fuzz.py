@@ -35,8 +35,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-SECONDS = 20.0  # for one input, on a busy machine
-STILL = 90.0  # without a new input the process is taken to hang
+SECONDS = 60.0  # for one input: the first command of a process loads transformers, slowly on a busy machine
+STILL = 120.0  # without a new input the process is taken to hang
 LONGEST, MOST_LINES = 1200, 3  # of a message
 
 CELLS = [

@@ -99,6 +99,16 @@ def test_usage_is_one_line_and_help_is_help() -> None:
     assert "Start with: oodles demo" in oodles().stdout
 
 
+def test_a_full_disk_behind_the_output() -> None:
+    command = [sys.executable, "-c", MAIN, "suites"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 2
+        assert done.stderr.startswith("StoreError: No space left on device")
+        done = subprocess.run([*command[:3], "nope"], stdout=subprocess.PIPE, stderr=full, text=True, check=False)
+        assert done.returncode == 2
+
+
 def test_plain_text_is_left_alone() -> None:
     for text in ("plain", "日本🙂", "a\tb\nc", "👩‍👩‍👧"):
         assert plain(text) == text

@@ -157,7 +157,8 @@ DTYPE = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 def put_in_cache(cache: Path, made: Path, hub_id: str, revision: str = "main") -> Path:
     """Move a model folder to where the hub's client would have put it: blobs, a ref, a snapshot of links."""
     folder = cache / f"models--{hub_id.replace('/', '--')}"
-    commit = hashlib.sha1(hub_id.encode()).hexdigest()
+    pinned = re.fullmatch("[0-9a-f]{40}", revision) is not None
+    commit = revision if pinned else hashlib.sha1(hub_id.encode()).hexdigest()
     snapshot = folder / "snapshots" / commit
     snapshot.mkdir(parents=True)
     (folder / "blobs").mkdir()

@@ -10,7 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -116,7 +116,8 @@ def _show_usage(error: Any) -> None:
 
 def _fail(kind: str, text: str) -> None:
     """One line, and exit 2."""
-    _say(f"{kind}: {shown(text, 1100)}")
+    with suppress(OSError):  # stderr may be what cannot be written
+        _say(f"{kind}: {shown(text, 1100)}")
     sys.exit(2)
 
 

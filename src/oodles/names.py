@@ -5,9 +5,12 @@ A name is letters, digits, `-`, `_`, `.` and `,`; it does not begin with a dot, 
 
 from __future__ import annotations
 
+import re
+
 from oodles.errors import ConfigError, shown
 
 LONGEST = 150  # bytes; a file name holds 255, and our own endings and a host's name come on top
+PART = re.compile("[^/\\\\\x00\ud800-\udfff]+")
 RULE = "letters, digits, - _ . and , only"
 
 
@@ -24,9 +27,7 @@ def is_name(name: object) -> bool:
 
 def is_part(name: object) -> bool:
     """Whether a name that was found, e.g. in a file from elsewhere, stays in its folder when it becomes a path."""
-    if not isinstance(name, str) or name in ("", ".", ".."):
-        return False
-    return not any(c in "/\\\x00" or "\ud800" <= c <= "\udfff" for c in name)
+    return isinstance(name, str) and name not in (".", "..") and PART.fullmatch(name) is not None
 
 
 def check_name(name: str, what: str) -> str:
