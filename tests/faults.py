@@ -666,7 +666,7 @@ GROWN = ("--set", "eval.shots=true")
 
 
 def open_stream(number: int) -> Any:
-    return open(number, "w", buffering=1, closefd=False)  # noqa: SIM115, PTH123
+    return open(number, "w", buffering=1, closefd=False)
 
 
 def plainly(told: dict[str, Any]) -> dict[str, Any]:
