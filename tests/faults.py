@@ -215,8 +215,11 @@ class Campaign:
         try:
             for stream, target in zip((1, 2), streams or (handle, handle), strict=True):
                 os.dup2(target, stream) if target >= 0 else os.close(stream)
-            if not streams:
-                os.close(handle)
+            os.close(handle)
+            if streams:  # as a process has them that begins so
+                sys.stdout, sys.stderr = (
+                    open_stream(n) if t >= 0 else None for n, t in zip((1, 2), streams, strict=True)
+                )
             before()
             code = call_oodles("run", str(self.study), "--out", str(root), "--verify", *more)
         finally:
@@ -660,6 +663,10 @@ class Campaign:
 
 
 GROWN = ("--set", "eval.shots=true")
+
+
+def open_stream(number: int) -> Any:
+    return open(number, "w", buffering=1, closefd=False)
 
 
 def plainly(told: dict[str, Any]) -> dict[str, Any]:

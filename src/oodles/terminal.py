@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sys
 from collections.abc import Iterable
@@ -28,7 +29,8 @@ def accept_any_text() -> None:
     """Print what a terminal's encoding does not have as an escape such as \\u2192, rather than fail."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            with contextlib.suppress(OSError):  # a broken stream fails nothing
+                stream.reconfigure(errors="backslashreplace")
 
 
 def is_unicode(stream: Any) -> bool:
