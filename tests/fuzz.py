@@ -548,7 +548,7 @@ def spoil_records(rng: random.Random, path: Path) -> None:
     if scores.is_file() and path.parent.name.isdigit():
         try:
             lines = [json.loads(line) for line in scores.read_text().splitlines()]
-        except ValueError:
+        except (ValueError, RecursionError):
             return  # spoilt before
         lines = [line for line in lines if isinstance(line, dict) and "records" in line and "step" in line]
         for line in lines:
@@ -702,7 +702,7 @@ def command_lines(rng: random.Random, folder: Path, base: Path) -> Case:
     for _ in range(rng.choice([0, 1, 1, 2, 3, 5])):
         command.append(rng.choice(FLAGS if rng.random() < 0.5 else values))
     if command[0] in ("run", "demo"):
-        command.append("--dry-run")  # which demo does not know
+        command.insert(1, "--dry-run")  # which demo does not know
     if command[0] == "fetch" and len(command) > 1:
         command[1:] = ["--nope" if word in ("tiny-llama-untrained", "mini", "nli") else word for word in command[1:]]
     if command[0] == "score":

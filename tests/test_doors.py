@@ -266,3 +266,7 @@ def test_test_sets_are_picked_from_a_table_without_roles(table: Path) -> None:
 
     pd.read_csv(table).drop(columns=["role", "train_set"], errors="ignore").to_csv(table, index=False)
     one_line(oodles("analyse", table, "--test-set", "hans"), "no test set is in-domain")
+    found = pd.read_csv(table)
+    found.loc[0, "test_set"] = None
+    found.to_parquet(table.with_suffix(".parquet"))
+    one_line(oodles("analyse", table.with_suffix(".parquet"), "--test-set", "x"), "--test-set x is not in the table")

@@ -66,7 +66,7 @@ class MissingExtraError(OodlesError):
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """The tail of a message about an unknown name: the nearest known one, or a few of them."""
-    names = sorted(known)
+    names = sorted(map(str, known))
     close = difflib.get_close_matches(word[:LONG], names[:COMPARED], n=1)
     return f"did you mean '{shown(close[0])}'?" if close else f"known: {some(names) or 'none'}"
 
