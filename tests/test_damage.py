@@ -189,7 +189,7 @@ def test_what_may_be_deleted_stops_nothing(toy_study: Path, tmp_path: Path) -> N
     lines = folder.scores.read_text()
     analysed = oodles("analyse", out)
     assert analysed.returncode == 0, analysed.stderr
-    assert f"note: run {NAME}: 12 evaluations have no records; `oodles run --verify` makes them anew" in analysed.stderr
+    assert f"note: run {NAME}: 12 evaluations have no records; `oodles run --verify` recomputes them" in analysed.stderr
     outcome = run(load_study(toy_study), out)  # all of every set, and another run, which could take over a step 0
     assert len(outcome.done) == 2
     assert folder.scores.read_text().startswith(lines)

@@ -104,7 +104,7 @@ def test_a_full_disk_behind_the_output() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
         assert done.returncode == 2
-        assert done.stderr.startswith("StoreError: No space left on device")
+        assert done.stderr == "StoreError: the output could not be written (No space left on device)\n"
         done = subprocess.run([*command[:3], "nope"], stdout=subprocess.PIPE, stderr=full, text=True, check=False)
         assert done.returncode == 2
 

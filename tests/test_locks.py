@@ -283,18 +283,21 @@ def test_of_four_takers_with_their_own_temporary_folders_one_wins(tmp_path: Path
 
 def test_a_taker_that_dies_in_its_takeover_is_succeeded(tmp_path: Path) -> None:
     """Of three takers one is killed at a random moment: never two that live win, and the lock can be taken after."""
-    chance, gone, cut_short = random.Random(0), json.dumps(asdict(dead_holder())), 0
-    for number in range(80):
+    chance, gone = random.Random(0), json.dumps(asdict(dead_holder()))
+    longest, cut_short = 0.004, 0  # until when a taker is killed: halved and doubled until some are killed in between
+    for number in range(200):
         path = tmp_path / f"locks-{number}" / "run.json"
         path.parent.mkdir()
         path.write_text(gone)
-        moment, pool = time.monotonic() + 0.01, []
-        for _ in range(3):
-            pool.append(forked_taker(path, moment))
-        time.sleep(0.01 + chance.uniform(0, 0.006))
+        start, go = os.pipe()
+        pool = [forked_taker(path, start) for _ in range(3)]
+        os.write(go, b"123")  # all at once
+        time.sleep(chance.uniform(0, longest))
         os.kill(pool[0][0], signal.SIGKILL)
         os.waitpid(pool[0][0], 0)
-        cut_short += os.read(pool[0][1], 1) == b""
+        in_between = os.read(pool[0][1], 1) == b""
+        cut_short += in_between
+        longest = min(longest * 1.5, 0.1) if in_between else max(longest / 1.5, 1e-5)
         answers = [os.read(told, 1) for _, told in pool[1:]]
         assert sorted(answers) in ([b"n", b"y"], [b"n", b"n"])
         for process, told in pool:
@@ -302,18 +305,19 @@ def test_a_taker_that_dies_in_its_takeover_is_succeeded(tmp_path: Path) -> None:
             if process != pool[0][0]:
                 os.kill(process, signal.SIGKILL)
                 os.waitpid(process, 0)
+        os.close(start)
+        os.close(go)
         assert take(path) is None
     assert cut_short > 10
 
 
-def forked_taker(path: Path, moment: float) -> tuple[int, int]:
-    """A process that tells through a pipe whether it got the lock, and lives on until it is killed."""
+def forked_taker(path: Path, start: int) -> tuple[int, int]:
+    """A process that waits for a byte, tells through a pipe whether it got the lock, and lives until it is killed."""
     told, write = os.pipe()
     process = os.fork()
     if process == 0:
         try:
-            while time.monotonic() < moment:
-                pass
+            os.read(start, 1)
             os.write(write, b"y" if take(path) is None else b"n")
             time.sleep(600)
         finally:

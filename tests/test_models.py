@@ -106,11 +106,13 @@ def test_a_hub_out_of_reach_is_told_within_seconds_and_in_whole_sentences(tmp_pa
 
 def test_damaged_weights_are_one_line(tiny_model: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_model, tmp_path / "m")
-    spec = resolve_model(str(tmp_path / "m"))
+    sound = resolve_model(str(tmp_path / "m"))
     weights = tmp_path / "m" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(ModelError, match="holds other weights, config or tokenizer"):
+        load_model(sound)
     with pytest.raises(ModelError, match="cannot be loaded: its weights are damaged"):
-        load_model(spec)
+        load_model(resolve_model(str(tmp_path / "m")))
 
 
 def test_what_is_not_fetched_says_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

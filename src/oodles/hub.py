@@ -109,9 +109,9 @@ def provenance_of(target: Path) -> Provenance | None:
     if not path.is_file():
         return None
     try:
-        held = read_json(path)
+        held = read_json(path, advice="remove it and fetch the set again")
     except StoreError as error:
-        raise DataError(f"{error}; remove it and fetch the set again") from None
+        raise DataError(str(error)) from None
     kinds = {"str": str, "int": int, "str | None": str | None}
     expected = {f.name: kinds[str(f.type)] for f in fields(Provenance)}
     wrong = [name for name, kind in expected.items() if name not in held or not isinstance(held[name], kind)]

@@ -347,7 +347,7 @@ def _plainly(reason: str, away: str) -> str:
 def _first_sentences(text: str, most: int = 300) -> str:
     """As many whole sentences as fit, at least one; some errors go on to list every architecture there is.
 
-    >>> _first_sentences("It failed. Look at a.b, c and d. " + "More. " * 99, 40)
+    >>> _first_sentences("It failed. Look at a.b, c and d. " + "More. " * 99, 36)
     'It failed. Look at a.b, c and d.'
     """
     first, *others = text.split(". ")

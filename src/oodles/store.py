@@ -632,14 +632,18 @@ def log_line(folder: RunFolder, text: str) -> None:
 # reading
 
 
-def read_json(path: Path, *, strictly: bool = False) -> dict[str, Any]:
+def read_json(path: Path, *, strictly: bool = False, advice: str = "") -> dict[str, Any]:
     """An object from a JSON file; of the files of a study and its runs also what each of its parts must be."""
+    advice = advice or _advice(path)
     try:
-        return _shaped(path, unsealed(load_json(path), strictly=strictly))
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read ({error.strerror or error}); {_advice(path)}") from None
+        value = load_json(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else first_line(error)
+        raise StoreError(f"{path}: cannot be read ({reason}); {advice}") from None
+    try:
+        return _shaped(path, unsealed(value, strictly=strictly))
     except ValueError as error:
-        raise StoreError(f"{path}: {first_line(error)}; {_advice(path)}") from None
+        raise StoreError(f"{path}: {first_line(error)}; {advice}") from None
 
 
 def _shaped(path: Path, value: dict[str, Any]) -> dict[str, Any]:
