@@ -249,3 +249,12 @@ def test_a_launcher_of_several_processes_is_refused(toy_study: Path, tmp_path: P
     assert done.stderr.startswith("ConfigError: oodles run: WORLD_SIZE is 4: a launcher (torchrun, accelerate launch)")
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_a_launcher_that_is_no_number_is_refused_before_anything_is_written(toy_study: Path, tmp_path: Path) -> None:
+    done = oodles("run", toy_study, "--out", tmp_path / "out", WORLD_SIZE="abc")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "ConfigError: oodles run: WORLD_SIZE is 'abc', expected a number; unset it\n",
+    )
+    assert not (tmp_path / "out").exists()

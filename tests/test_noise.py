@@ -342,3 +342,36 @@ def test_a_table_of_records_may_name_items_and_strata():
         found, Records.read(frame.drop(columns="stratum")), metric="accuracy", method="gam", level=0.95
     )
     assert "records without labels" in blind.caveats[0][0]
+
+
+def test_runs_that_share_some_examples_are_not_corrected_by_records():
+    """Noise that runs share would count as noise of each: a difference of one example used to raise r_corrected."""
+    series, correct, _, _, _ = drifting(np.random.default_rng(14), drift=0.5, pairs=40)
+    frame = as_records(series, correct)
+    gone = (frame["run"] == "run0") & (frame["example"] == "e0")
+    fewer = {name: np.where(series.runs == 0, c[:, 1:].mean(axis=1), c.mean(axis=1)) for name, c in correct.items()}
+    changed = replace(series, scores=np.column_stack(list(fewer.values())))
+    records = Records.read(frame[~gone])
+    corrected = noise.correct(estimate(changed, Recipe()), records, metric="accuracy", method="gam", level=0.95)
+    assert corrected.source == ("binomial", "binomial")
+    assert "runs saw partly the same examples" in corrected.caveats[0][0]
+    assert np.isnan(corrected.r[0, 1])
+
+
+def test_items_are_named_for_all_examples_and_always_the_same():
+    series, correct, _, _, _ = drifting(np.random.default_rng(15), drift=0.5, pairs=30)
+    frame = as_records(series, correct)
+    named = frame.assign(item=[f"p{i // 2}" for i in frame["example"].str[1:].astype(int)])
+    named.loc[5, "item"] = None
+    with pytest.raises(DataError, match="records row 6: item is missing"):
+        Records.read(named)
+    two = named.assign(item=named["item"].fillna("p2"))
+    two.loc[two["step"] == 3, "item"] = "other"
+    corrected = noise.correct(
+        estimate(series, Recipe()), Records.read(two), metric="accuracy", method="gam", level=0.95
+    )
+    assert "an example belongs to several items" in corrected.caveats[0][0]
+    few = Records.read(frame.assign(item="all"))
+    corrected = noise.correct(estimate(series, Recipe()), few, metric="accuracy", method="gam", level=0.95)
+    assert corrected.source == ("none", "none")
+    assert "1 independent items are too few" in corrected.caveats[0][0]

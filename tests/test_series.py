@@ -117,6 +117,14 @@ def test_the_untrained_model_is_shared_whoever_starts_from_it():
     assert shared_points(series).tolist() == [True, False] * 4 + [False, False]
 
 
+def test_rounding_does_not_hide_a_shared_start():
+    series = paths(
+        a=[(0.4, 0.5, 0.1 + 0.2), (0.5, 0.5, 0.4)],
+        b=[(0.4 + 1e-15, 0.5 - 1e-15, 0.3), (0.5, 0.6, 0.4)],
+    )
+    assert shared_points(series).tolist() == [True, False] * 2
+
+
 def test_a_step_that_trains_nothing_is_shared_too_and_a_later_coincidence_is_not():
     start = (0.4, 0.5, 0.3)
     series = paths(

@@ -193,10 +193,7 @@ def precision_of(spec: ModelSpec, precision: Precision = "auto") -> Precision:
         return preset.precision
     if spec.source in EMBEDDED:
         return "fp32"  # they are written so, here
-    try:
-        stated = _stated_dtype(spec)
-    except OodlesError as error:
-        raise ModelError(f"{error}; or set [train] precision (--precision) to {', '.join(BYTES)}") from None
+    stated = _stated_dtype(spec)
     if stated not in DTYPES:
         raise ModelError(
             f"model '{spec.label}': its config states dtype {stated}, expected {', '.join(DTYPES)};"

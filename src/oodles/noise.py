@@ -33,6 +33,7 @@ from oodles.splines import Array
 CEILING = 0.999  # a corrected correlation may exceed 1; beyond this it is held at 1 and said so
 FEW_ITEMS = 40  # with fewer independent items and an uncertainty above UNSURE simulation shows the correction to be off
 UNSURE = 0.63
+FEWEST_ITEMS = 10  # with fewer the noise is not measured at all
 IMPOSSIBLE = -1.0  # reliability below which the records cannot be independent draws, however few units there are
 CHUNK = 4096  # examples handled at once, so that memory does not grow with the test set
 
@@ -292,6 +293,9 @@ def _noise_of(found: Estimate, records: Examples | None, which: int, metric: str
     why: tuple[str, ...] = ()
     if records is not None:
         outcomes, problem = records.outcomes(series, name, values)
+        if outcomes is not None and len(np.unique(outcomes.items)) < FEWEST_ITEMS:
+            few = f"{name}: {len(np.unique(outcomes.items))} independent items are too few to measure its noise"
+            return replace(nothing, caveats=(few,))
         if outcomes is not None:
             spectra = [_measured(refit, outcomes, slope, found) for refit in found.refits]
             total, left_out = _noise_sums(found, spectra, which)

@@ -66,6 +66,8 @@ class _Coded:
         items, strata = np.arange(correct.shape[1]), None
         if self.item is not None:
             items[column] = self.item[used]
+            if (items[column] != self.item[used]).any():
+                return None, "an example belongs to several items"
         if self.stratum is not None:
             strata = np.zeros(correct.shape[1], dtype=np.int64)
             strata[column] = self.stratum[used]
@@ -102,8 +104,8 @@ class Records:
                 place=place,
                 example=example[rows],
                 correct=correct[rows],
-                item=_complete(item, rows),
-                stratum=_complete(stratum, rows),
+                item=_complete(item, rows, "item"),
+                stratum=_complete(stratum, rows, "stratum"),
             )
         return cls(sets=by_set)
 
@@ -148,9 +150,16 @@ def _coded(records: pd.DataFrame, names: tuple[str, ...]) -> NDArray[np.intp] | 
     return pd.factorize(records[present[0]])[0] if present else None
 
 
-def _complete(codes: NDArray[np.intp] | None, rows: NDArray[np.intp]) -> NDArray[np.intp] | None:
-    """The codes of a set's rows, if none is missing."""
-    return None if codes is None or (codes[rows] < 0).any() else codes[rows]
+def _complete(codes: NDArray[np.intp] | None, rows: NDArray[np.intp], what: str) -> NDArray[np.intp] | None:
+    """The codes of a set's rows; None if the set has none. Some of them missing is an error."""
+    if codes is None or (codes[rows] < 0).all():
+        return None
+    missing = rows[codes[rows] < 0]
+    if len(missing):
+        raise DataError(
+            f"records row {int(missing[0]) + 1}: {what} is missing; give it for all examples of a set, or none"
+        )
+    return codes[rows]
 
 
 def _problem(correct: NDArray[np.int8], seen: NDArray[np.bool_], runs: Ints, values: Array) -> str:
@@ -161,6 +170,9 @@ def _problem(correct: NDArray[np.int8], seen: NDArray[np.bool_], runs: Ints, val
     first = np.unique(runs, return_index=True)[1]
     if (seen != seen[first[runs]]).any():
         return "records hold different examples at different steps of a run"
+    of_run = seen[first]
+    if not of_run.all() and (of_run.sum(axis=0) > 1).any():
+        return "runs saw partly the same examples, so that their noise is partly the same"
     means = np.where(seen, correct, 0).sum(axis=1) / seen.sum(axis=1)
     if np.abs(means - values).max() > 1e-6:
         return "records do not give the table's accuracy"

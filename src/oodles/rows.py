@@ -145,7 +145,7 @@ def pair_rows(
         ]
         if shares_examples(*names, job.beware.shared):
             said.append("the two sets share examples: their noise is the same noise")
-        said += _pair_caveats(pair, found, i, j)
+        said += _pair_caveats(pair, found, i, j, bool(flat))
         pairs.append(pair | {"caveats": list(dict.fromkeys(said))})
     return pairs
 
@@ -246,7 +246,8 @@ def _explained(found: Estimate, k: int) -> str:
     return f"the in-domain score explains all of it{so}"
 
 
-def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int) -> list[str]:
+def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int, flat: bool) -> list[str]:
+    """Caveats of one pair; where in-domain scores hardly differ (`flat`) their noise has nothing to bias."""
     said = []
     r, bias = float(pair["r"]), found.bias[i, j]
     if abs(r) > resample.PERFECT:
@@ -255,7 +256,7 @@ def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int) -> list
         said.append(_no_interval(found.estimate, i, j))
     elif not np.isfinite(r) and np.isfinite(found.estimate.r[[i, j], [i, j]]).all():
         said.append("no correlation: in every run the residuals are equal up to a factor, or one of them is empty")
-    if np.isfinite(bias) and abs(bias) > BIASED:
+    if np.isfinite(bias) and abs(bias) > BIASED and np.isfinite(r) and not flat:
         size = np.nanmin(found.estimate.used.covariate_sizes) if found.estimate.used.covariate_sizes.size else np.nan
         known = f" (n = {size:.0f})" if np.isfinite(size) else ""
         way = "upward" if bias > 0 else "downward"

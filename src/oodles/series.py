@@ -22,6 +22,7 @@ from oodles.splines import Array
 
 BY = ("model", "train_set")
 NO_NAME = "(none)"
+ROUNDING = 9  # decimals to which scores must agree to be one and the same
 NEARLY = 0.002  # scores of the same model on another device, in half precision
 
 
@@ -125,11 +126,13 @@ def nearly_shared(series: Series, shared: NDArray[np.bool_]) -> int:
 def _equal_to_another(series: Series, points: Ints) -> NDArray[np.bool_]:
     """Which of these points has all its scores in common with another of them; a missing score says nothing."""
     found = np.zeros(len(points), dtype=bool)
+    # equal but for rounding: a score that was divided, averaged or written by another program
+    covariates, scores = series.covariates.round(ROUNDING), series.scores.round(ROUNDING)
     places: dict[tuple[object, bytes], list[int]] = {}
     for place, point in enumerate(points):
-        places.setdefault((series.steps[point].item(), series.covariates[point].tobytes()), []).append(place)
+        places.setdefault((series.steps[point].item(), covariates[point].tobytes()), []).append(place)
     for block in places.values():
-        rows = series.scores[points[block]]
+        rows = scores[points[block]]
         known = ~np.isnan(rows)
         for place, row, has in zip(block, rows, known, strict=True):
             both = known & has

@@ -134,7 +134,7 @@ def _tested(pairs: pd.DataFrame, units: str) -> str:
 
 def _given(pairs: pd.DataFrame) -> str:
     """What was held fixed, if anything."""
-    return "nothing to hold fixed" if _is_flat(pairs) else "once in-domain performance is held fixed"
+    return "with nothing to hold fixed" if _is_flat(pairs) else "once in-domain performance is held fixed"
 
 
 def _is_flat(pairs: pd.DataFrame) -> bool:

@@ -77,8 +77,10 @@ class _Tally:
 
 def check_alone() -> None:
     """Refuse a launcher of several processes for one training: here a run is trained by one process."""
-    size = os.environ.get("WORLD_SIZE", "")
-    if size.isdigit() and int(size) > 1:
+    size = os.environ.get("WORLD_SIZE", "").strip()
+    if size and not size.isdigit():
+        raise ConfigError(f"oodles run: WORLD_SIZE is '{size}', expected a number; unset it")
+    if size and int(size) > 1:
         raise ConfigError(
             f"oodles run: WORLD_SIZE is {size}: a launcher (torchrun, accelerate launch) has started it {size} times,"
             " but a run is trained by one process; start it once, without the launcher; --workers N uses N GPUs"
