@@ -2,6 +2,7 @@
 
     python -m benchmarks.noise                                   short: a few data sets, seconds
     python -m benchmarks.noise --long --seed 0 --out build/noise.json      all cells; resumes where it stopped
+    python -m benchmarks.noise --confirm --seed 1 --out build/confirm.json  cells on which nothing was chosen
     python -m benchmarks.noise --table build/noise.json          as Markdown (--into docs/statistics.md: there)
     python -m benchmarks.noise --merge build/noise.json          into benchmarks/results.json
 
@@ -11,6 +12,9 @@ Part of an example's luck never changes, and is shared by the examples of an ite
 either label, or a template with one label. The truth is the correlation of the residuals of the scores that endless
 sets of this kind would have, the ratio of their products summed over all data sets of a cell. `caveat` counts the data
 sets whose result carries a caveat about noise.
+
+The cells of `--confirm` differ in everything: runs, steps, sizes, shares of labels, sizes of templates and the shape of
+luck. They were written down before the correction was scored on them, and nothing was changed after.
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ from oodles.series import Series
 
 Array = NDArray[np.float64]
 Kind = Literal["alone", "premises", "templates"]
+Form = Literal["short", "long", "confirm"]
 MEMORY = 0.3  # correlation length of the drift, in runs
 
 
@@ -53,10 +58,15 @@ class Sets:
     per_template: int = 8
     runs: int = 9
     steps: int = 20
+    yes: float = 0.5  # share of the examples to be answered Yes
+    luck: Literal["normal", "logistic"] = "normal"  # its part that changes
 
     @property
     def label(self) -> str:
-        return f"n {self.n}, {self.kind}, drift {self.drift:g}, rho {self.rho}, stable {self.stable}"
+        """What the cell is seeded by: fields added later appear only where they differ from their defaults."""
+        plain, text = Sets(), f"n {self.n}, {self.kind}, drift {self.drift:g}, rho {self.rho}, stable {self.stable}"
+        later = ("per_template", "runs", "steps", "yes", "luck")
+        return text + "".join(f", {f} {getattr(self, f)}" for f in later if getattr(self, f) != getattr(plain, f))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -99,22 +109,48 @@ def simulate(sets: Sets, draw: np.random.Generator) -> tuple[Series, Simulated, 
 
 
 def _outcomes(sets: Sets, skill: Array, drift: Array, draw: np.random.Generator) -> tuple[Outcomes, Array]:
-    label = np.arange(sets.n) % 2  # 0: Yes is right
+    label, items = _examples(sets)
     towards = np.where(label == 0, 1.0, -1.0)
-    if sets.kind == "premises":  # each with both labels
-        items = np.arange(sets.n) // 2
-    elif sets.kind == "templates":  # each with one label
-        items = 2 * (np.arange(sets.n) // (2 * sets.per_template)) + label
-    else:
-        items = np.arange(sets.n)
     ease, bias = draw.normal(size=(2, int(items.max()) + 1)) * np.sqrt(sets.stable / 2)
     constant = ease[items] + towards * bias[items]
-    luck = draw.standard_normal((len(skill), sets.n), dtype=np.float32) * np.sqrt(1 - sets.stable) + constant
+    luck = _luck(sets, draw, (len(skill), sets.n)) * np.sqrt(1 - sets.stable) + constant
     correct = (luck < skill[:, None] + drift[:, None] * towards).astype(np.int8)
-    expected = (special.ndtr(skill + drift) + special.ndtr(skill - drift)) / 2
-    if sets.n % 2:  # the odd example is a Yes
-        expected += (special.ndtr(skill + drift) - special.ndtr(skill - drift)) / (2 * sets.n)
+    yes = float(np.mean(label == 0))
+    expected = yes * _chance_below(sets, skill + drift) + (1 - yes) * _chance_below(sets, skill - drift)
     return Outcomes(correct=correct, items=items, strata=label, shared=True), expected
+
+
+def _examples(sets: Sets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The label of every example, 0 where Yes is right, and its item."""
+    index = np.arange(sets.n)
+    if sets.kind == "templates" and sets.yes == 0.5:
+        label = index % 2
+        return label, 2 * (index // (2 * sets.per_template)) + label
+    if sets.kind == "templates":
+        template = index // sets.per_template
+        return _labels(template, sets.yes), template
+    return _labels(index, sets.yes), index // 2 if sets.kind == "premises" else index
+
+
+def _labels(index: NDArray[np.int64], yes: float) -> NDArray[np.int64]:
+    """0 for a share of `yes`, spread evenly; 0, 1, 0, 1 for a half."""
+    return 1 - (np.ceil((index + 1) * yes) - np.ceil(index * yes)).astype(np.int64)
+
+
+def _luck(sets: Sets, draw: np.random.Generator, shape: tuple[int, int]) -> NDArray[Any]:
+    """Unit variance."""
+    if sets.luck == "logistic":
+        return draw.logistic(scale=np.sqrt(3) / np.pi, size=shape)
+    return draw.standard_normal(shape, dtype=np.float32)
+
+
+def _chance_below(sets: Sets, threshold: Array) -> Array:
+    """That an example of an endless set is answered correctly: its luck, the constant part included, is below."""
+    if sets.luck == "normal":
+        return np.asarray(special.ndtr(threshold))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    left = (threshold[:, None] - np.sqrt(sets.stable) * nodes) / np.sqrt(1 - sets.stable)
+    return np.asarray(special.expit(left * np.pi / np.sqrt(3)) @ weights / weights.sum())
 
 
 def score(sets: Sets, n_sets: int, seed: int) -> dict[str, Any]:
@@ -159,33 +195,45 @@ def _warned(exact: noise.Corrected) -> bool:
 # Running it ----------------------------------------------------------------------------------------------------------
 
 
-def plan(long: bool) -> Iterator[Sets]:
+def plan(form: Form) -> Iterator[Sets]:
     """Every cell, in order."""
-    if not long:
+    if form == "short":
         yield Sets(n=200, drift=1.0)
-        return
-    kinds: tuple[Kind, ...] = ("premises", "templates")
-    for kind in kinds:
-        for n in (200, 635, 2000):
-            for drift in (0.0, 1.0, 2.0):
-                yield Sets(n=n, kind=kind, drift=drift)
-    for rho in (0.0, 0.3):
-        yield Sets(n=635, rho=rho)
-    for stable in (0.0, 0.5, 0.95):
-        yield Sets(n=635, stable=stable, kind="alone")
+    elif form == "long":
+        kinds: tuple[Kind, ...] = ("premises", "templates")
+        for kind in kinds:
+            for n in (200, 635, 2000):
+                for drift in (0.0, 1.0, 2.0):
+                    yield Sets(n=n, kind=kind, drift=drift)
+        for rho in (0.0, 0.3):
+            yield Sets(n=635, rho=rho)
+        for stable in (0.0, 0.5, 0.95):
+            yield Sets(n=635, stable=stable, kind="alone")
+    else:
+        yield Sets(n=400, drift=0.5, rho=0.3, runs=6, steps=12)
+        yield Sets(n=400, drift=1.5, rho=-0.3, runs=6, steps=12)
+        yield Sets(n=1000, drift=1.0, rho=0.6, runs=16, steps=8)
+        yield Sets(n=1000, drift=0.5, rho=0.0, runs=16, steps=8, yes=0.33)
+        yield Sets(n=480, kind="templates", per_template=4, drift=1.0, rho=0.3, runs=6, steps=12)
+        yield Sets(n=480, kind="templates", per_template=4, drift=0.0, rho=-0.3, yes=0.33)
+        yield Sets(n=1000, kind="templates", per_template=20, drift=0.5)
+        yield Sets(n=1000, kind="templates", per_template=20, drift=1.5, rho=0.0)
+        yield Sets(n=400, kind="templates", per_template=20, drift=1.0, rho=0.3)
+        yield Sets(n=400, kind="alone", drift=1.0, stable=0.3, luck="logistic")
+        yield Sets(n=2000, drift=2.0, rho=0.3, luck="logistic", stable=0.6)
 
 
-def run(long: bool, seed: int, out: Path | None) -> dict[str, Any]:
+def run(form: Form, seed: int, out: Path | None) -> dict[str, Any]:
     """Do what is not done yet; print and save each cell."""
-    done: dict[str, Any] = {"seed": seed, "long": long, "cells": {}}
+    done: dict[str, Any] = {"seed": seed, "form": form, "cells": {}}
     if out is not None and out.is_file():
         earlier = json.loads(out.read_text())
-        done = earlier if (earlier.get("seed"), earlier.get("long")) == (seed, long) else done
-    for sets in plan(long):
+        done = earlier if (earlier.get("seed"), earlier.get("form")) == (seed, form) else done
+    for sets in plan(form):
         if sets.label in done["cells"]:
             continue
         start = time.perf_counter()
-        done["cells"][sets.label] = asdict(sets) | score(sets, 1000 if long else 20, seed)
+        done["cells"][sets.label] = asdict(sets) | score(sets, 20 if form == "short" else 1000, seed)
         print(f"{sets.label}  ({time.perf_counter() - start:.1f} s)  {done['cells'][sets.label]}", flush=True)
         if out is not None:
             save(out, done)
@@ -193,15 +241,22 @@ def run(long: bool, seed: int, out: Path | None) -> dict[str, Any]:
 
 
 HEAD = (
-    "| items | examples | drift | rho | stable share | truth | uncorrected | corrected | covered, % | half width "
+    "| items | runs x steps | examples | drift | rho | stable share | truth | uncorrected | corrected | covered, % | half width "
     "| no interval, % | caveat, % |"
 )
+
+
+def _kind(cell: dict[str, Any]) -> str:
+    """The items of a cell, and what is unusual about it."""
+    of = f" of {cell['per_template']}" if cell["kind"] == "templates" else ""
+    shares = f", {100 * cell['yes']:.0f} % Yes" if cell["yes"] != 0.5 else ""
+    return f"{cell['kind']}{of}{shares}" + (f", {cell['luck']}" if cell["luck"] != "normal" else "")
 
 
 def markdown(found: dict[str, Any]) -> str:
     """All cells as a table for the documentation."""
     rows = [
-        f"| {c['kind']} | {c['n']} | {c['drift']:g} | {c['rho']} | {c['stable']} | {c['truth']:.3f} | "
+        f"| {_kind(c)} | {c['runs']} x {c['steps']} | {c['n']} | {c['drift']:g} | {c['rho']} | {c['stable']} | {c['truth']:.3f} | "
         f"{c['uncorrected']:.3f} | {c['corrected']:.3f} | {100 * c['covered']:.1f} | {c['half_width']:.2f} | "
         f"{100 * c['no_interval']:.1f} | {100 * c['caveat']:.1f} |"
         for c in found["cells"].values()
@@ -212,6 +267,7 @@ def markdown(found: dict[str, Any]) -> str:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--long", action="store_true", help="all cells, 1,000 data sets each; about half an hour")
+    parser.add_argument("--confirm", action="store_true", help="the cells on which nothing was chosen, likewise")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="JSON to write and to resume from")
     parser.add_argument("--merge", type=Path, help="put this JSON into benchmarks/results.json and stop")
@@ -222,9 +278,11 @@ def main(arguments: list[str] | None = None) -> int:
         table = markdown(json.loads(chosen.table.read_text()))
         put_into(chosen.into, table, *MARKS) if chosen.into else print(table)
     elif chosen.merge:
-        merge(chosen.merge, Path(__file__).parent / "results.json", "noise")
+        confirmed = json.loads(chosen.merge.read_text())["form"] == "confirm"
+        name = "noise_confirmed" if confirmed else "noise"
+        merge(chosen.merge, Path(__file__).parent / "results.json", name)
     else:
-        run(chosen.long, chosen.seed, chosen.out)
+        run("confirm" if chosen.confirm else "long" if chosen.long else "short", chosen.seed, chosen.out)
     return 0
 
 
