@@ -241,8 +241,8 @@ def run(form: Form, seed: int, out: Path | None) -> dict[str, Any]:
 
 
 HEAD = (
-    "| items | runs x steps | examples | drift | rho | stable share | truth | uncorrected | corrected | covered, % | half width "
-    "| no interval, % | caveat, % |"
+    "| items | runs x steps | examples | drift | rho | stable share | truth | uncorrected | corrected | covered, % "
+    "| half width | no interval, % | caveat, % |"
 )
 
 
@@ -256,9 +256,9 @@ def _kind(cell: dict[str, Any]) -> str:
 def markdown(found: dict[str, Any]) -> str:
     """All cells as a table for the documentation."""
     rows = [
-        f"| {_kind(c)} | {c['runs']} x {c['steps']} | {c['n']} | {c['drift']:g} | {c['rho']} | {c['stable']} | {c['truth']:.3f} | "
-        f"{c['uncorrected']:.3f} | {c['corrected']:.3f} | {100 * c['covered']:.1f} | {c['half_width']:.2f} | "
-        f"{100 * c['no_interval']:.1f} | {100 * c['caveat']:.1f} |"
+        f"| {_kind(c)} | {c['runs']} x {c['steps']} | {c['n']} | {c['drift']:g} | {c['rho']} | {c['stable']} | "
+        f"{c['truth']:.3f} | {c['uncorrected']:.3f} | {c['corrected']:.3f} | {100 * c['covered']:.1f} | "
+        f"{c['half_width']:.2f} | {100 * c['no_interval']:.1f} | {100 * c['caveat']:.1f} |"
         for c in found["cells"].values()
     ]
     return "\n".join([HEAD, "|---" * (HEAD.count("|") - 1) + "|", *rows, ""])
