@@ -34,7 +34,7 @@ seeds = {seeds}
 
 def write_runs(root: Path, runs: int, steps: int, sets: int) -> None:
     """Run folders as a study leaves them."""
-    from oodles.store import RunFolder, claim_folder, written
+    from oodles.store.folder import RunFolder, claim_folder, written
 
     claim_folder(root, "toy", "toy")
     for number in range(runs):
@@ -94,10 +94,10 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def _timed(what: str, given: str) -> dict[str, float]:
-    from oodles.config import load_study
-    from oodles.describe import describe_status, pace_of
-    from oodles.grid import expand
-    from oodles.reading import read_runs
+    from oodles.store.table import read_runs
+    from oodles.study.describe import describe_status, pace_of
+    from oodles.study.grid import expand
+    from oodles.study.load import load_study
 
     if what == "expand":
         with tempfile.TemporaryDirectory() as scratch:

@@ -34,11 +34,11 @@ from numpy.typing import NDArray
 from scipy import special
 
 from benchmarks.statistics import IN_DOMAIN, Scenario, latent, merge, process, put_into, save
-from oodles import noise
-from oodles.estimates import Recipe, estimate
-from oodles.outcomes import Outcomes
-from oodles.residuals import fit_design
-from oodles.series import Series
+from oodles.stats import noise
+from oodles.stats.estimates import Recipe, estimate
+from oodles.stats.outcomes import Outcomes
+from oodles.stats.residuals import fit_design
+from oodles.stats.series import Series
 
 Array = NDArray[np.float64]
 Kind = Literal["alone", "premises", "templates"]
@@ -187,7 +187,7 @@ def score(sets: Sets, n_sets: int, seed: int) -> dict[str, Any]:
 
 
 def _warned(exact: noise.Corrected) -> bool:
-    """Whether the result says that the correction is uncertain, by the rules of `oodles.rows`."""
+    """Whether the result says that the correction is uncertain, by the rules of `oodles.stats.pairs`."""
     unsure = [noise.is_unsure(items, error) for items, error in zip(exact.items, exact.uncertainty, strict=True)]
     return any(unsure) or any(exact.violated) or bool(np.isnan(exact.r[0, 1]))
 

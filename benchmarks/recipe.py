@@ -50,13 +50,13 @@ def measure(seed: int, shots: int, epochs: int, learning_rate: float) -> dict[st
     from transformers import TrainerCallback
 
     from oodles import score
-    from oodles.fewshot import draw
-    from oodles.models import attach_lora, load_model, load_tokenizer, resolve_model
-    from oodles.patterns import render
-    from oodles.records import Lora, Recipe, Seeds
-    from oodles.sources import load_examples
-    from oodles.suite import load_suite
-    from oodles.train import fine_tune
+    from oodles.contracts import Lora, Recipe, Seeds
+    from oodles.model.load import attach_lora, load_model, load_tokenizer, resolve_model
+    from oodles.runs.train import fine_tune
+    from oodles.suite.draw import draw
+    from oodles.suite.load import load_suite
+    from oodles.suite.patterns import render
+    from oodles.suite.sources import load_examples
 
     class Losses(TrainerCallback):  # type: ignore[misc]
         def __init__(self) -> None:

@@ -36,15 +36,15 @@ import numpy as np
 
 from benchmarks.baselines import dynamic, harness, study
 from benchmarks.statistics import save
-from oodles import scoring
-from oodles.forward import Plan
-from oodles.models import load_model, load_tokenizer, resolve_model
-from oodles.packing import Sequences, pack
-from oodles.patterns import render
-from oodles.records import PromptSet, Suite
-from oodles.sources import load_examples
-from oodles.suite import load_suite
-from oodles.tokens import encode
+from oodles.contracts import PromptSet, Suite
+from oodles.model import scoring
+from oodles.model.forward import Plan
+from oodles.model.load import load_model, load_tokenizer, resolve_model
+from oodles.model.prefix_trees import Sequences, pack
+from oodles.model.tokens import encode
+from oodles.suite.load import load_suite
+from oodles.suite.patterns import render
+from oodles.suite.sources import load_examples
 
 Tokens = tuple[int, ...]
 

@@ -31,9 +31,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from oodles import resample, residuals
-from oodles.estimates import Estimate, Recipe, as_correlations, estimate, usable_points
-from oodles.series import Series, shared_points
+from oodles.stats import resample, residuals
+from oodles.stats.estimates import Estimate, Recipe, as_correlations, estimate, usable_points
+from oodles.stats.series import Series, shared_points
 
 Array = NDArray[np.float64]
 
@@ -445,7 +445,7 @@ def long_table(n_runs: int, n_steps: int, seed: int) -> pd.DataFrame:
 
 def measure_speed(seed: int) -> dict[str, Any]:
     """Whole study: jackknife, then 2,000 refitted draws of runs, in all groups; and how time grows with runs."""
-    from oodles.correlate import partial_correlations
+    from oodles.stats.correlate import partial_correlations
 
     found: dict[str, Any] = {"seconds_by_runs": {}}
     for n_runs in (36, 72, 144, 288):

@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from oodles.environment import environment
-from oodles.records import (
+from oodles.contracts import (
     Draw,
     Evaluation,
     Lora,
@@ -34,8 +33,9 @@ from oodles.records import (
     RunSpec,
     role_of,
 )
-from oodles.slices import Members
-from oodles.store import RunFolder, begin_run, claim_folder, commit, keep_members, plan_runs, write_json
+from oodles.store.environment import environment
+from oodles.store.folder import RunFolder, begin_run, claim_folder, commit, keep_members, plan_runs, write_json
+from oodles.suite.slices import Members
 
 SETS = {
     "snli": 6605,

@@ -80,12 +80,12 @@ def _prepare() -> tuple[Any, Any, Any, Any, Any]:
     """Model with adapter, tokenizer, shots, recipe and seeds: the same for everyone."""
     import torch
 
-    from oodles.fewshot import draw
-    from oodles.models import attach_lora, load_model, load_tokenizer, resolve_model
-    from oodles.patterns import render
-    from oodles.records import Lora, Recipe, Seeds
-    from oodles.sources import load_examples
-    from oodles.suite import load_suite
+    from oodles.contracts import Lora, Recipe, Seeds
+    from oodles.model.load import attach_lora, load_model, load_tokenizer, resolve_model
+    from oodles.suite.draw import draw
+    from oodles.suite.load import load_suite
+    from oodles.suite.patterns import render
+    from oodles.suite.sources import load_examples
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     name, train = ("nli", "snli") if os.environ.get("OODLES_DATA") else ("mini", "daily")
@@ -99,8 +99,8 @@ def _prepare() -> tuple[Any, Any, Any, Any, Any]:
 def ours() -> dict[str, Any]:
     from transformers import TrainerCallback
 
-    from oodles.store import RunFolder
-    from oodles.train import fine_tune
+    from oodles.runs.train import fine_tune
+    from oodles.store.folder import RunFolder
 
     class Watch(TrainerCallback):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -153,7 +153,7 @@ def loss_memory(everywhere: bool) -> dict[str, Any]:
     """Peak memory of forward and backward above the loaded model."""
     import torch
 
-    from oodles.train import AnswerTrainer, Candidates
+    from oodles.runs.train import AnswerTrainer, Candidates
 
     model, *_ = _prepare()
     model.train()

@@ -53,7 +53,7 @@ def real_data() -> Path:
 @pytest.fixture(scope="session")
 def tiny_model() -> Path:
     """A folder with a tiny Llama and a tokenizer, laid out like the hub."""
-    from oodles.fetch import fetch
+    from oodles.model.embedded import fetch
 
     return fetch("tiny-llama-untrained", lambda _: None)
 
@@ -61,7 +61,7 @@ def tiny_model() -> Path:
 @pytest.fixture(scope="session")
 def smollm2() -> Path:
     """The folder of the real model."""
-    from oodles.fetch import is_fetched, model_folder
+    from oodles.model.embedded import is_fetched, model_folder
 
     if not is_fetched("smollm2-135m-q4"):
         missing("the model is not in the cache: oodles fetch smollm2-135m-q4")
@@ -70,7 +70,7 @@ def smollm2() -> Path:
 
 @pytest.fixture(scope="session")
 def smollm2_tokenizer(smollm2: Path) -> Any:
-    from oodles.models import load_tokenizer, resolve_model
+    from oodles.model.load import load_tokenizer, resolve_model
 
     return load_tokenizer(resolve_model("smollm2-135m-q4"))
 

@@ -149,14 +149,6 @@ class Campaign:
         import torch
         from peft import PeftModel
 
-        import oodles.callback
-        import oodles.cli
-        import oodles.launch
-        import oodles.pool
-        import oodles.reading
-        import oodles.runner
-        import oodles.scorer  # noqa: F401
-
         PeftModel.create_or_update_model_card = lambda *_: None  # it is slow, and removed again
         torch.set_num_threads(1)
         self.load_what_is_needed()
@@ -399,7 +391,7 @@ class Campaign:
 
     def own_tmpdirs(self, root: Path) -> Damaged:
         """Four at once with temporary folders of their own, and every run has a dead lock."""
-        from oodles.locks import Holder
+        from oodles.store.locks import Holder
 
         gone = asdict(replace(Holder.me(), start="1"))
         for folder in found(root / "runs", "*"):
@@ -581,8 +573,8 @@ class Campaign:
 
     def planted(self, path: Path) -> bytes:
         """What a lock or a failure would be, to be damaged."""
-        from oodles.locks import Holder
-        from oodles.store import sealed
+        from oodles.store.folder import sealed
+        from oodles.store.locks import Holder
 
         failure = {"reason": "RuntimeError: no luck", "log": "log.txt"}
         return json.dumps(sealed(failure if path.name == "failed.json" else asdict(Holder.me()))).encode()
@@ -596,14 +588,14 @@ class Campaign:
     # what must hold
 
     def done(self, root: Path) -> bool:
-        from oodles.store import RunFolder
+        from oodles.store.folder import RunFolder
 
         names = [p.name for p in (self.out / "undisturbed" / "runs").iterdir()]
         return all(RunFolder(root / "runs" / name).status == "done" for name in names)
 
     def committed(self, root: Path) -> Committed:
         """What is committed in a study's folder; says what is doubled."""
-        from oodles.store import RunFolder, records_are_whole, scan_scores
+        from oodles.store.folder import RunFolder, records_are_whole, scan_scores
 
         now: Committed = {}
         for path in found(root / "runs", "*"):
@@ -633,7 +625,7 @@ class Campaign:
         """With the undisturbed study: tables and records, and what lies beside them."""
         import warnings
 
-        from oodles.reading import read_records, read_runs
+        from oodles.store.table import read_records, read_runs
 
         warnings.simplefilter("ignore")
         for read in (read_runs, read_records):

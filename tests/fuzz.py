@@ -188,7 +188,7 @@ def options(rng: random.Random) -> list[str]:
 
 
 def read_a_table(path: Path) -> None:
-    from oodles.longtable import check_table, read_table
+    from oodles.stats.longtable import check_table, read_table
 
     check_table(read_table(path))
 
@@ -335,8 +335,8 @@ def write_suite(folder: Path) -> None:
 
 
 def studies(rng: random.Random, folder: Path, base: Path) -> Case:
-    from oodles.config import load_study
-    from oodles.grid import expand
+    from oodles.study.grid import expand
+    from oodles.study.load import load_study
 
     write_suite(folder)
     path = folder / "study.toml"
@@ -354,8 +354,8 @@ def studies(rng: random.Random, folder: Path, base: Path) -> Case:
 
 
 def suites(rng: random.Random, folder: Path, base: Path) -> Case:
-    from oodles.describe import describe_slices, describe_suite
-    from oodles.suite import load_suite
+    from oodles.study.describe import describe_slices, describe_suite
+    from oodles.suite.load import load_suite
 
     write_suite(folder)
     path = folder / "toy.toml"
@@ -372,8 +372,8 @@ def suites(rng: random.Random, folder: Path, base: Path) -> Case:
 
 def data_files(rng: random.Random, folder: Path, base: Path) -> Case:
     """What a suite's sets are read from."""
-    from oodles.sources import load_examples
-    from oodles.suite import load_suite
+    from oodles.suite.load import load_suite
+    from oodles.suite.sources import load_examples
 
     write_suite(folder)
     name = rng.choice(["a.csv", "a.tsv", "a.jsonl", "a.parquet"])
@@ -415,9 +415,9 @@ def base_runs(folder: Path) -> None:
     """A study of two runs, as the store writes it, without a model."""
     import numpy as np
 
-    from oodles.records import Predictions, Prompt, PromptSet
-    from oodles.slices import Members
-    from oodles.store import RunFolder, claim_folder, commit, keep_members, plan_runs, write_json
+    from oodles.contracts import Predictions, Prompt, PromptSet
+    from oodles.store.folder import RunFolder, claim_folder, commit, keep_members, plan_runs, write_json
+    from oodles.suite.slices import Members
 
     claim_folder(folder, "toy", "toy")
     draws = np.random.default_rng(0)
@@ -563,8 +563,8 @@ def copied(source: Path, folder: Path) -> Path:
 
 
 def run_folders(rng: random.Random, folder: Path, base: Path) -> Case:
-    from oodles.describe import describe_runs, describe_status, pace_of
-    from oodles.reading import read_records, read_runs
+    from oodles.store.table import read_records, read_runs
+    from oodles.study.describe import describe_runs, describe_status, pace_of
 
     root = copied(base / "runs", folder)
     files = sorted(p for p in root.rglob("*") if p.is_file())
@@ -592,7 +592,7 @@ def run_folders(rng: random.Random, folder: Path, base: Path) -> Case:
 
 
 def results(rng: random.Random, folder: Path, base: Path) -> Case:
-    from oodles.analysis import read_results, render_terminal
+    from oodles.stats.analysis import read_results, render_terminal
     from oodles.terminal import PlainConsole
 
     root = copied(base / "results", folder)
@@ -610,7 +610,7 @@ def results(rng: random.Random, folder: Path, base: Path) -> Case:
 
 
 def packed(rng: random.Random, folder: Path, base: Path) -> Case:
-    from oodles.reading import read_runs
+    from oodles.store.table import read_runs
 
     path = folder / "p.oodles.zip"
     if rng.random() < 0.4:
@@ -808,9 +808,9 @@ def make_base(base: Path) -> None:
     """What the inputs of some kinds are damaged copies of."""
     import pandas as pd
 
-    from oodles.analysis import analyse, write_results
-    from oodles.longtable import read_table
-    from oodles.packed import pack
+    from oodles.stats.analysis import analyse, write_results
+    from oodles.stats.longtable import read_table
+    from oodles.store.archive import pack
 
     base_runs(base / "runs")
     pack(base / "runs", base / "packed.zip")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 def run_in_child(study: object, out: Path) -> int:
     """A child that runs the study; returns its process id."""
-    from oodles.launch import run
+    from oodles.study.launch import run
 
     child = os.fork()
     if child:
@@ -40,9 +40,9 @@ def main() -> int:
     chosen = parser.parse_args()
     import torch
 
-    import oodles.callback
-    import oodles.runner  # noqa: F401
-    from oodles.config import load_study
+    import oodles.runs.callback
+    import oodles.runs.runner  # noqa: F401
+    from oodles.study.load import load_study
 
     torch.set_num_threads(1)
     study, chance = load_study(chosen.study), random.Random(chosen.seed)

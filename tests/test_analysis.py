@@ -13,11 +13,11 @@ from rich.console import Console
 
 from conftest import missing
 from oodles import __version__
-from oodles.analysis import analyse, read_results, render_terminal, write_results
 from oodles.errors import DataError, StoreError
-from oodles.longtable import read_table
-from oodles.report import write_report
-from oodles.tables import latex_table
+from oodles.show.report import write_report
+from oodles.show.tables import latex_table
+from oodles.stats.analysis import analyse, read_results, render_terminal, write_results
+from oodles.stats.longtable import read_table
 from test_correlate import from_one_model, simulated
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from conftest import oodles
-from oodles.audit import audit_suite
-from oodles.checks import CODES
-from oodles.suite import load_suite
+from oodles.audit.audit import audit_suite
+from oodles.audit.checks import CODES
+from oodles.suite.load import load_suite
 
 SUITE = """
 schema = 1

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from oodles import mini
-from oodles.baseline import hypothesis_baseline, overlap_baseline, partial_input_baseline
+from oodles.audit.baseline import hypothesis_baseline, overlap_baseline, partial_input_baseline
+from oodles.suite import mini
 
 
 def dense_reference(texts: Sequence[str], gold: Sequence[bool], groups: Sequence[str], seed: int) -> float:

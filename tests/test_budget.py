@@ -16,19 +16,19 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from conftest import missing, oodles
-from oodles import callback
-from oodles.budget import Budget, budget_of, describe_budget, in_units, rows, total
-from oodles.config import load_study
-from oodles.footprint import Shapes, draw_footprint, scoring_bytes, training_bytes
-from oodles.forward import causal_lm, hidden_states
-from oodles.grid import expand
-from oodles.launch import run
-from oodles.models import attach_lora, load_tokenizer
-from oodles.patterns import render
-from oodles.records import Recipe
-from oodles.store import RunFolder, read_scores, run_folders
-from oodles.tokens import start_tokens
-from oodles.train import Candidates
+from oodles.contracts import Recipe
+from oodles.model.forward import causal_lm, hidden_states
+from oodles.model.load import attach_lora, load_tokenizer
+from oodles.model.tokens import start_tokens
+from oodles.runs import callback
+from oodles.runs.train import Candidates
+from oodles.store.folder import RunFolder, read_scores, run_folders
+from oodles.study.budget import Budget, budget_of, describe_budget, in_units, rows, total
+from oodles.study.footprint import Shapes, draw_footprint, scoring_bytes, training_bytes
+from oodles.study.grid import expand
+from oodles.study.launch import run
+from oodles.study.load import load_study
+from oodles.suite.patterns import render
 from test_scoring import ARCHITECTURES, tiny
 
 SMOLLM2 = "smollm2-135m-q4"

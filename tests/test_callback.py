@@ -11,11 +11,11 @@ import torch
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_utils import SaveStrategy
 
-from oodles.callback import OODCallback
 from oodles.errors import ConfigError, ModelError, StoreError
-from oodles.fetch import tiny_tokenizer
-from oodles.reading import read_records, read_runs
-from oodles.store import claim_folder, run_folders
+from oodles.model.embedded import tiny_tokenizer
+from oodles.runs.callback import OODCallback
+from oodles.store.folder import claim_folder, run_folders
+from oodles.store.table import read_records, read_runs
 from test_scoring import tiny
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from oodles.cautions import Cautions, slice_parents
-from oodles.longtable import check_table
-from oodles.series import group_series
+from oodles.stats.cautions import Cautions, slice_parents
+from oodles.stats.longtable import check_table
+from oodles.stats.series import group_series
 from test_correlate import simulated
 
 

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from oodles.changes import changes
 from oodles.errors import ConfigError
+from oodles.stats.changes import changes
 
 
 def table_of(gains, steps=(0, 5, 10)):

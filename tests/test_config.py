@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from oodles.config import load_study, shipped_studies
 from oodles.errors import ConfigError
+from oodles.study.load import load_study, shipped_studies
 
 GOOD = """
 schema = 1

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import missing
-from oodles.correlate import PAIR_COLUMNS, partial_correlations
 from oodles.errors import OodlesError
-from oodles.residuals import METHODS
-from oodles.verdict import verdicts
+from oodles.stats.correlate import PAIR_COLUMNS, partial_correlations
+from oodles.stats.residuals import METHODS
+from oodles.stats.verdict import verdicts
 
 SETS = ("mnli", "hans", "paws", "rte")
 

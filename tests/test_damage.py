@@ -14,13 +14,12 @@ import pytest
 from transformers import TrainerCallback
 
 from conftest import missing, oodles
-from oodles import runner, store
-from oodles.config import load_study
+from oodles.contracts import run_id_of
 from oodles.errors import StoreError
-from oodles.launch import run
-from oodles.reading import read_runs
-from oodles.records import run_id_of
-from oodles.store import (
+from oodles.runs import runner
+from oodles.runs.train import checkpoints, last_checkpoint
+from oodles.store import folder as store
+from oodles.store.folder import (
     RunFolder,
     damage_of,
     mend_scores,
@@ -31,7 +30,9 @@ from oodles.store import (
     read_spec,
     run_folders,
 )
-from oodles.train import checkpoints, last_checkpoint
+from oodles.store.table import read_runs
+from oodles.study.launch import run
+from oodles.study.load import load_study
 from test_resume import same
 from test_store import folder_with_scores, keep
 

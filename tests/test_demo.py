@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 from conftest import missing, oodles
-from oodles.reading import read_records, read_runs
-from oodles.store import run_folders
+from oodles.store.folder import run_folders
+from oodles.store.table import read_records, read_runs
 
 OODLES = [sys.executable, "-c", "from oodles.cli import main; main()"]
 

@@ -18,7 +18,7 @@ from conftest import missing, oodles
 from oodles import disk
 from oodles.disk import disk_errors, disk_trouble, make_folder, staying
 from oodles.errors import DiskError, ModelError
-from oodles.store import RunFolder, write_json
+from oodles.store.folder import RunFolder, write_json
 
 
 def raised(error: Exception, cause: Exception | None = None) -> Exception:

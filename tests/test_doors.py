@@ -136,7 +136,8 @@ def test_a_full_cache(tmp_path: Path) -> None:
 
 def test_torch_without_proc_is_another_environment() -> None:
     """Where /proc/cpuinfo is hidden torch computes without AVX: the record says so, and step 0 is not taken over."""
-    tell = f"exec {sys.executable} -c 'import torch; from oodles.environment import environment; print(environment())'"
+    code = "import torch; from oodles.store.environment import environment; print(environment())"
+    tell = f"exec {sys.executable} -c '{code}'"
     seen, hidden = apart(tell), apart(f"mount -t tmpfs none /proc && {tell}")
     assert "'instructions': 'DEFAULT'" in hidden.stdout, hidden.stderr
     if "'instructions': 'DEFAULT'" not in seen.stdout:
@@ -200,7 +201,7 @@ def test_passwords_of_addresses_are_masked(toy_suite: Path, tmp_path: Path) -> N
 
 
 def test_a_log_holds_no_password(tmp_path: Path) -> None:
-    from oodles.store import RunFolder, log_line
+    from oodles.store.folder import RunFolder, log_line
 
     folder = RunFolder(tmp_path / "runs" / "r")
     folder.path.mkdir(parents=True)

@@ -8,9 +8,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from oodles import resample
-from oodles.estimates import Recipe, as_correlations, estimate, near_zero, resolution, usable_points, weighted_ranks
-from oodles.series import Series
+from oodles.stats import resample
+from oodles.stats.estimates import (
+    Recipe,
+    as_correlations,
+    estimate,
+    near_zero,
+    resolution,
+    usable_points,
+    weighted_ranks,
+)
+from oodles.stats.series import Series
 
 
 def make(runs=5, steps=12, seed=0, sets=3):

@@ -20,16 +20,16 @@ import pytest
 from typer.testing import CliRunner
 
 from conftest import missing, oodles
-from oodles.checks import CODES
+from oodles.audit.checks import CODES
 from oodles.cli import app
+from oodles.contracts import Pattern, Suite
 from oodles.errors import ModelError
-from oodles.models import load_tokenizer, resolve_model
-from oodles.patterns import render
-from oodles.reading import read_records, read_runs
-from oodles.records import Pattern, Suite
-from oodles.sources import load_examples
-from oodles.suite import load_suite
-from oodles.tokens import encode
+from oodles.model.load import load_tokenizer, resolve_model
+from oodles.model.tokens import encode
+from oodles.store.table import read_records, read_runs
+from oodles.suite.load import load_suite
+from oodles.suite.patterns import render
+from oodles.suite.sources import load_examples
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -135,7 +135,7 @@ def log_probability(text: str, answer: str) -> float:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from oodles.fetch import model_folder
+    from oodles.model.embedded import model_folder
 
     tokenizer = load_tokenizer(resolve_model("tiny-llama-untrained"))
     model = AutoModelForCausalLM.from_pretrained(model_folder("tiny-llama-untrained"))
@@ -309,7 +309,7 @@ def test_a_section_of_the_page_works(
 
 
 def needs_smollm2() -> None:
-    from oodles.fetch import is_fetched
+    from oodles.model.embedded import is_fetched
 
     if not is_fetched("smollm2-135m-q4"):
         missing("the model is not in the cache: oodles fetch smollm2-135m-q4")

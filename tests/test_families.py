@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from conftest import oodles
-from oodles.fetch import tiny_tokenizer
-from oodles.reading import read_runs
-from oodles.store import read_json, run_folders
+from oodles.model.embedded import tiny_tokenizer
+from oodles.store.folder import read_json, run_folders
+from oodles.store.table import read_runs
 from test_scoring import ARCHITECTURES, tiny
 
 FAMILIES = {

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from conftest import missing, oodles
-from oodles import fetch as fetching
 from oodles.errors import ModelError, StoreError
+from oodles.model import embedded as fetching
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_the_embedded_model_is_a_healthy_language_model(smollm2_tokenizer: objec
     """Real weights: an ordinary sentence is far more likely than its words shuffled."""
     import torch
 
-    from oodles.models import load_model, resolve_model
+    from oodles.model.load import load_model, resolve_model
 
     model = load_model(resolve_model("smollm2-135m-q4"))
     texts = [

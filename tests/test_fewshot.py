@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
+from oodles.contracts import Example
 from oodles.errors import ConfigError
-from oodles.fewshot import draw
-from oodles.records import Example
+from oodles.suite.draw import draw
 
 ROWS = [Example(id=f"{i:03}", fields={"x": str(i)}, label="abc"[i % 3], answer=i % 3) for i in range(90)]
 

@@ -17,10 +17,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from oodles import figures
-from oodles.correlate import PartialCorrelations
 from oodles.errors import DataError
-from oodles.figures import plot_changes, plot_correlations, plot_shares, plot_trajectories
+from oodles.show import figures
+from oodles.show.figures import plot_changes, plot_correlations, plot_shares, plot_trajectories
+from oodles.stats.correlate import PartialCorrelations
 
 NAN = float("nan")
 
@@ -288,5 +288,5 @@ def test_a_users_matplotlibrc_changes_nothing() -> None:
 
 
 def test_importing_figures_starts_no_pyplot() -> None:
-    code = "import sys, oodles.figures; sys.exit('matplotlib.pyplot' in sys.modules or 'torch' in sys.modules)"
+    code = "import sys, oodles.show.figures; sys.exit('matplotlib.pyplot' in sys.modules or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from oodles.config import load_study
 from oodles.errors import ConfigError
-from oodles.grid import expand
-from oodles.suite import load_suite
+from oodles.study.grid import expand
+from oodles.study.load import load_study
+from oodles.suite.load import load_suite
 
 
 def jobs(study: Path, *overrides: str) -> dict[str, set[str]]:

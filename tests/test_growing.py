@@ -19,15 +19,15 @@ from benchmarks.grid import write_runs
 from transformers import TrainerCallback
 
 from conftest import oodles
-from oodles import runner
-from oodles.config import load_study
 from oodles.errors import ConfigError, StoreError
-from oodles.grid import expand, select
-from oodles.launch import run
-from oodles.packed import pack
-from oodles.pool import Share, shares
-from oodles.reading import read_records, read_runs
-from oodles.store import RunFolder, read_json, read_scores, read_spec, run_folders, write_json
+from oodles.runs import runner
+from oodles.store.archive import pack
+from oodles.store.folder import RunFolder, read_json, read_scores, read_spec, run_folders, write_json
+from oodles.store.table import read_records, read_runs
+from oodles.study.grid import expand, select
+from oodles.study.launch import run
+from oodles.study.load import load_study
+from oodles.study.pool import Share, shares
 from test_locks import HOLD
 from test_resume import same
 

@@ -13,8 +13,8 @@ from safetensors.numpy import load_file, save_file
 
 from oodles import hashes
 from oodles.errors import ModelError
-from oodles.fetch import MANIFEST, fetch, known_hash
-from oodles.models import folder_fingerprint, load_model, resolve_model
+from oodles.model.embedded import MANIFEST, fetch, known_hash
+from oodles.model.load import folder_fingerprint, load_model, resolve_model
 
 
 @pytest.fixture

@@ -24,10 +24,10 @@ import yaml
 
 from conftest import missing
 from hub_server import CONVERTED, Files, HubServer, Repository
-from oodles import hub
+from oodles.contracts import Fallback, Source
 from oodles.errors import DataError, StoreError
-from oodles.hub import Provenance, bring, matches, provenance_of
-from oodles.records import Fallback, Source
+from oodles.suite import hub
+from oodles.suite.hub import Provenance, bring, matches, provenance_of
 
 datasets = pytest.importorskip("datasets")
 
@@ -196,9 +196,9 @@ def watch(event, arguments):
 sys.addaudithook(watch)
 from pathlib import Path
 from dataclasses import asdict
-from oodles import hub
+from oodles.suite import hub
 from oodles.errors import OodlesError
-from oodles.records import Fallback, Source
+from oodles.contracts import Fallback, Source
 order = json.load(sys.stdin)
 for name, value in order["constants"].items():
     setattr(hub, name, value)

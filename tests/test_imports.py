@@ -15,9 +15,11 @@ import oodles
 SOURCE = Path(oodles.__file__).parent
 HEAVY = ("torch", "transformers", "peft", "datasets", "matplotlib", "pandas", "scipy")
 NO_TORCH = [
-    "longtable", "splines", "residuals", "resample", "noise", "correlate", "changes", "verdict", "analysis",
-    "figures", "tables", "report", "suite", "sources", "patterns", "fewshot", "config", "grid", "store",
-    "describe", "cli", "series", "estimates", "robustness", "cautions", "rows", "outcomes",
+    "cli", "show.figures", "show.report", "show.tables", "stats.analysis", "stats.cautions", "stats.changes",
+    "stats.correlate", "stats.estimates", "stats.longtable", "stats.noise", "stats.outcomes", "stats.pairs",
+    "stats.resample", "stats.residuals", "stats.robustness", "stats.series", "stats.splines", "stats.verdict",
+    "store.folder", "study.describe", "study.grid", "study.load", "suite.draw", "suite.load", "suite.patterns",
+    "suite.sources",
 ]  # fmt: skip
 
 
@@ -108,30 +110,60 @@ def test_a_missing_extra_names_its_install_line() -> None:
     assert "pip install 'oodles[train]'" in done.stderr
 
 
+# which packages a package may import, beside the modules at the root
+ALLOWED: dict[str, set[str]] = {
+    "suite": set(),
+    "model": {"suite"},
+    "audit": {"suite", "model"},
+    "store": {"suite"},
+    "runs": {"suite", "model", "audit", "store"},
+    "study": {"suite", "model", "audit", "store", "runs"},
+    "stats": set(),
+    "show": {"stats", "suite", "audit"},
+    "cli": {"suite", "model", "audit", "store", "runs", "study", "stats", "show"},
+}
+
+
 def imports_of(path: Path) -> set[str]:
+    """The modules of oodles that a module imports, such as `store.folder`."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("oodles."):
-            found.add(node.module.split(".")[1])
-        if isinstance(node, ast.ImportFrom) and node.module == "oodles":
-            found |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "oodles":
+            base = node.module.removeprefix("oodles").removeprefix(".")
+            named = {f"{base}.{alias.name}".lstrip(".") for alias in node.names}
+            found |= {name for name in named if is_module(name)} or ({base} if base else set())
     return found
 
 
-def test_what_is_shown_does_not_train_and_statistics_do_not_show() -> None:
-    training = {"scoring", "train", "callback", "runner", "models", "launch", "grid"}
-    shown = {"figures", "tables", "report"}
-    statistics = {"longtable", "splines", "residuals", "resample", "noise", "correlate", "changes", "verdict"}
-    statistics |= {"series", "estimates", "robustness", "cautions", "rows", "outcomes"}
-    for name in shown | statistics:
-        assert not imports_of(SOURCE / f"{name}.py") & training, name
-    for name in statistics:
-        assert not imports_of(SOURCE / f"{name}.py") & shown, name
+def is_module(name: str) -> bool:
+    path = SOURCE / name.replace(".", "/")
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def modules() -> dict[str, Path]:
+    return {".".join(p.relative_to(SOURCE).with_suffix("").parts): p for p in SOURCE.rglob("*.py")}
+
+
+def test_every_package_has_its_rule() -> None:
+    assert {p.parent.name for p in SOURCE.glob("*/__init__.py")} == set(ALLOWED)
+
+
+def test_no_import_breaks_the_table() -> None:
+    """The root may be imported by all and imports no package; only the lazy public names reach down."""
+    broken = []
+    for name, path in modules().items():
+        package = name.partition(".")[0] if "." in name else ""
+        allowed = ALLOWED.get(package, set()) | {package}
+        for used in imports_of(path):
+            needed = used.partition(".")[0]
+            if name not in ("__init__", "__main__") and needed in ALLOWED and needed not in allowed:
+                broken.append(f"{name} imports {used}")
+    assert not broken
 
 
 def test_imports_have_no_cycle() -> None:
-    graph = {p.stem: imports_of(p) & {q.stem for q in SOURCE.glob("*.py")} - {p.stem} for p in SOURCE.glob("*.py")}
-    graph.pop("__init__")
+    graph = {name: imports_of(path) - {name} for name, path in modules().items() if not name.endswith("__init__")}
+    graph = {name: needs & graph.keys() for name, needs in graph.items()}
     while graph:
         leaves = {name for name, needs in graph.items() if not needs & graph.keys()}
         assert leaves, f"cycle among {sorted(graph)}"

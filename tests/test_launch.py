@@ -14,12 +14,12 @@ import pandas as pd
 import pytest
 
 from conftest import oodles, write_rows
-from oodles.config import load_study
 from oodles.errors import ConfigError, ModelError, StoreError
-from oodles.grid import expand, schedule_of
-from oodles.launch import run
-from oodles.reading import read_records, read_runs
-from oodles.store import RunFolder, read_json, read_scores, run_folders
+from oodles.store.folder import RunFolder, read_json, read_scores, run_folders
+from oodles.store.table import read_records, read_runs
+from oodles.study.grid import expand, schedule_of
+from oodles.study.launch import run
+from oodles.study.load import load_study
 
 
 def test_a_study_gives_complete_run_folders(toy_study: Path, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_another_recipe_under_the_same_name_is_refused(toy_study: Path, tmp_path
 def test_one_failed_run_is_recorded_and_the_rest_go_on(
     toy_study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from oodles import runner
+    from oodles.runs import runner
 
     real = runner.fine_tune
 

@@ -18,12 +18,12 @@ import pytest
 
 from conftest import missing
 from oodles.errors import StoreError
-from oodles.locks import Holder, held_briefly, holding, is_held, read_lock, release, take
+from oodles.store.locks import Holder, held_briefly, holding, is_held, read_lock, release, take
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from oodles.locks import take
+from oodles.store.locks import take
 print(take(Path(sys.argv[1])), flush=True)
 time.sleep(60)
 """
@@ -92,7 +92,7 @@ def test_a_stopped_holder_still_holds(tmp_path: Path) -> None:
 COUNT = """
 import sys, time
 from pathlib import Path
-from oodles.locks import held_briefly
+from oodles.store.locks import held_briefly
 path = Path(sys.argv[1])
 for _ in range(40):
     with held_briefly(path / "lock"):
@@ -172,7 +172,7 @@ def test_a_process_that_ended_and_was_not_noticed_holds_nothing(tmp_path: Path) 
 JUDGE = """
 import sys
 from pathlib import Path
-from oodles.locks import read_lock
+from oodles.store.locks import read_lock
 print(read_lock(Path(sys.argv[1])).state, flush=True)
 """
 
@@ -228,7 +228,7 @@ def test_without_proc_nobody_here_is_judged(open_folder: Path) -> None:
 TAKER = """
 import sys, time
 from pathlib import Path
-from oodles.locks import take
+from oodles.store.locks import take
 for line in sys.stdin:
     path, moment = line.split()
     while time.monotonic() < float(moment):
@@ -329,7 +329,7 @@ def forked_taker(path: Path, start: int) -> tuple[int, int]:
 @pytest.mark.parametrize("depth", [1, 3])
 def test_a_dead_succession_is_succeeded(tmp_path: Path, depth: int) -> None:
     """What takers leave behind that die one after the other, each in the takeover of the one before."""
-    from oodles import locks
+    from oodles.store import locks
 
     path = dead = tmp_path / "run.json"
     for _ in range(depth):

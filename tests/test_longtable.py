@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import oodles
-from oodles.analysis import analyse, write_results
 from oodles.errors import ConfigError, DataError, OodlesError
-from oodles.longtable import EXPECTED, REQUIRED, check_table, pick_sets, read_table
+from oodles.stats.analysis import analyse, write_results
+from oodles.stats.longtable import EXPECTED, REQUIRED, check_table, pick_sets, read_table
 
 
 def small(**changes):

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from oodles.metrics import metrics
-from oodles.records import Predictions
+from oodles.contracts import Predictions
+from oodles.store.metrics import metrics
 
 
 def predictions(margins: list[float], gold: list[int], answers: tuple[str, ...] = (" Yes", " No")) -> Predictions:

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from oodles import mini
-from oodles.baseline import hypothesis_baseline, overlap_baseline
+from oodles.audit.baseline import hypothesis_baseline, overlap_baseline
+from oodles.suite import mini
 
 SEEDS = (0, 1, 2)
 OOD = tuple(name for name in mini.SETS if name != "daily")
@@ -119,7 +119,7 @@ def test_rows_do_not_depend_on_the_hash_seed(hash_seed: str) -> None:
 
 
 def test_importing_is_cheap() -> None:
-    code = "import sys; import oodles.mini; print([m for m in ('numpy', 'torch', 'pandas') if m in sys.modules])"
+    code = "import sys; import oodles.suite.mini; print([m for m in ('numpy', 'torch', 'pandas') if m in sys.modules])"
     paths = os.pathsep.join(path for path in sys.path if path)
     environment = {**os.environ, "PYTHONPATH": paths}
     output = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from oodles.contracts import ModelSpec
 from oodles.errors import ModelError
-from oodles.models import folder_fingerprint, load_model, load_tokenizer, resolve_model
-from oodles.records import ModelSpec
+from oodles.model.load import folder_fingerprint, load_model, load_tokenizer, resolve_model
 
 
 def test_names_folders_and_hub_ids(tiny_model: Path, tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ import time
 from huggingface_hub import HfApi
 from transformers import AutoConfig, AutoTokenizer  # slow to import, and not what is timed
 from oodles.errors import ModelError
-from oodles.models import load_config, load_tokenizer
-from oodles.records import ModelSpec
+from oodles.model.load import load_config, load_tokenizer
+from oodles.contracts import ModelSpec
 for load in (load_config, load_tokenizer):
     start = time.monotonic()
     try:

@@ -94,7 +94,7 @@ def test_parts_of_a_split_are_no_door(toy_suite: Path) -> None:
 
 
 def test_a_model_folder_may_have_any_name(tiny_model: Path, tmp_path: Path) -> None:
-    from oodles.models import resolve_model
+    from oodles.model.load import resolve_model
 
     (tmp_path / "my model (1)").symlink_to(tiny_model)
     copy = tmp_path / "a b"

@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import oodles
-from oodles import sources
-from oodles.audit import Audit, audit_suite
-from oodles.pins import compare, pins_of, read_pins
-from oodles.records import Suite
-from oodles.slices import resolve_slice, slice_columns
-from oodles.sources import load_examples
-from oodles.suite import load_suite
+from oodles.audit.audit import Audit, audit_suite
+from oodles.audit.pins import compare, pins_of, read_pins
+from oodles.contracts import Suite
+from oodles.suite import sources
+from oodles.suite.load import load_suite
+from oodles.suite.slices import resolve_slice, slice_columns
+from oodles.suite.sources import load_examples
 
 KEPT = {
     "snli": 6605,
@@ -317,6 +317,6 @@ def test_the_order_of_the_rows_is_no_difference(nli: Suite) -> None:
 def test_the_toml_holds_only_known_keys_and_the_wheel_its_rows() -> None:
     from importlib import resources
 
-    folder = resources.files("oodles") / "suites"
+    folder = resources.files("oodles.suite") / "suites"
     assert tomllib.loads((folder / "nli.toml").read_text())["rows"] == "nli.rows"
     assert len((folder / "nli.rows").read_bytes()) < 300_000

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from scipy import special
 
-from oodles import noise, residuals
 from oodles.errors import DataError
-from oodles.estimates import Recipe, estimate
-from oodles.outcomes import Outcomes, Records
-from oodles.series import Series
+from oodles.stats import noise, residuals
+from oodles.stats.estimates import Recipe, estimate
+from oodles.stats.outcomes import Outcomes, Records
+from oodles.stats.series import Series
 
 
 def small_series(draw, *, runs=4, steps=9, sizes=(60, 80)):

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from conftest import oodles
-from oodles.analysis import analyse, write_results
 from oodles.errors import StoreError
 from oodles.outputs import check_target, write_aside
+from oodles.stats.analysis import analyse, write_results
 from test_correlate import simulated
 
 
@@ -54,7 +54,7 @@ def test_results_do_not_replace_the_results_they_are_made_from(table: Path) -> N
 
 
 def test_results_that_were_cut_short_are_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import oodles.analysis as module
+    import oodles.stats.analysis as module
 
     found = analyse(simulated(runs=3))
     calls: list[Path] = []

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oodles import mini, overlap
+from oodles.audit import overlap
+from oodles.audit.overlap import Duplicate, Overlap, duplicates, normalise, overlaps, words
+from oodles.contracts import Example
 from oodles.errors import ConfigError
-from oodles.overlap import Duplicate, Overlap, duplicates, normalise, overlaps, words
-from oodles.records import Example
+from oodles.suite import mini
 
 CONSONANTS, VOWELS = "bdfgklmnprstv", "aeiou"
 

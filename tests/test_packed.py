@@ -12,8 +12,8 @@ import pytest
 
 from conftest import oodles
 from oodles.errors import ConfigError, StoreError
-from oodles.packed import opened, pack
-from oodles.reading import read_records, read_runs
+from oodles.store.archive import opened, pack
+from oodles.store.table import read_records, read_runs
 from test_store import folder_with_scores, keep
 
 

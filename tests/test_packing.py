@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oodles.packing import Sequences, distinct_tokens, lay_out, pack
+from oodles.model.prefix_trees import Sequences, distinct_tokens, lay_out, pack
 
 
 def sequences(lists: list[list[int]], reads: int | tuple[int, ...] = 1) -> Sequences:

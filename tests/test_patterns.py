@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oodles.contracts import Example, Pattern
 from oodles.errors import DataError, OodlesError
-from oodles.patterns import render, sample
-from oodles.records import Example, Pattern
+from oodles.suite.patterns import render, sample
 
 PATTERN = Pattern(
     name="q", text="{premise} Question: {hypothesis} Yes or No?", answers=(" Yes", " No"), truncate="premise"

@@ -25,11 +25,10 @@ from transformers import (
 )
 
 from conftest import missing, oodles
-from oodles.config import load_study
+from oodles.contracts import Lora, ModelSpec
 from oodles.errors import ModelError
-from oodles.fetch import EMBEDDED, is_fetched
-from oodles.grid import expand
-from oodles.models import (
+from oodles.model.embedded import EMBEDDED, is_fetched
+from oodles.model.load import (
     attach_lora,
     find_targets,
     load_config,
@@ -41,8 +40,9 @@ from oodles.models import (
     slow_here,
     targets_of,
 )
-from oodles.presets import LLAMA, OPT, PRESETS, preset_of, table
-from oodles.records import Lora, ModelSpec
+from oodles.model.presets import LLAMA, OPT, PRESETS, preset_of, table
+from oodles.study.grid import expand
+from oodles.study.load import load_study
 
 DOCS = Path(__file__).parent.parent / "docs"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from conftest import missing, oodles
-from oodles.fetch import is_fetched
-from oodles.records import Recipe
-from oodles.store import run_folders, scan_scores
+from oodles.contracts import Recipe
+from oodles.model.embedded import is_fetched
+from oodles.store.folder import run_folders, scan_scores
 
 ROOT = Path(__file__).parent.parent
 STUDY = """

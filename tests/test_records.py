@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from oodles.records import (
+from oodles.contracts import (
     Draw,
     Evaluation,
     Example,

@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from oodles import report
-from oodles.analysis import analyse
-from oodles.changes import changes
-from oodles.correlate import PartialCorrelations, partial_correlations
 from oodles.errors import DataError, StoreError
-from oodles.report import write_report
-from oodles.verdict import verdicts
+from oodles.show import report
+from oodles.show.report import write_report
+from oodles.stats.analysis import analyse
+from oodles.stats.changes import changes
+from oodles.stats.correlate import PartialCorrelations, partial_correlations
+from oodles.stats.verdict import verdicts
 from test_correlate import simulated
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}

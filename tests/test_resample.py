@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from oodles import resample
+from oodles.stats import resample
 
 
 def test_jackknife_of_a_mean_is_the_t_interval():

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oodles import residuals
-from oodles.estimates import weighted_ranks
-from oodles.residuals import fit_design, make_design, partial_correlation, unit_moments
+from oodles.stats import residuals
+from oodles.stats.estimates import weighted_ranks
+from oodles.stats.residuals import fit_design, make_design, partial_correlation, unit_moments
 
 REFERENCE = Path(__file__).parent / "reference"
 sys.path.insert(0, str(REFERENCE))

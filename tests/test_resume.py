@@ -17,14 +17,14 @@ import pytest
 import torch
 
 from conftest import STUDY, oodles
-from oodles import runner
-from oodles.config import load_study
-from oodles.launch import run
-from oodles.models import attach_lora
-from oodles.reading import read_records, read_runs
-from oodles.records import Lora, Recipe, Seeds
-from oodles.store import RunFolder, read_json, read_scores, run_folders
-from oodles.train import checkpoints, fine_tune, last_checkpoint
+from oodles.contracts import Lora, Recipe, Seeds
+from oodles.model.load import attach_lora
+from oodles.runs import runner
+from oodles.runs.train import checkpoints, fine_tune, last_checkpoint
+from oodles.store.folder import RunFolder, read_json, read_scores, run_folders
+from oodles.store.table import read_records, read_runs
+from oodles.study.launch import run
+from oodles.study.load import load_study
 from test_scoring import tiny
 from test_train import planted
 
@@ -100,7 +100,7 @@ def test_a_polite_signal_is_told_and_the_same_command_goes_on(long_study: Path, 
 
 def test_checkpoints_are_small_whole_and_removed(tmp_path: Path) -> None:
     """Adapter-sized: no weights of the model, no tokenizer; the newest only."""
-    from oodles.fetch import tiny_tokenizer
+    from oodles.model.embedded import tiny_tokenizer
 
     folder = RunFolder(tmp_path / "runs" / "one")
     model = attach_lora(tiny("llama"), Lora(), seed=0)
@@ -184,7 +184,7 @@ def test_a_model_is_gone_before_the_next_is_loaded(
 
 
 def nan_model(path: Path) -> Path:
-    from oodles.fetch import tiny_tokenizer
+    from oodles.model.embedded import tiny_tokenizer
 
     model = tiny("llama")
     model.model.norm.weight.data.fill_(float("nan"))
@@ -202,8 +202,8 @@ class Short(torch.nn.Module):
 
 def test_out_of_memory_says_what_to_lower() -> None:
     from oodles.errors import ModelError
-    from oodles.fetch import tiny_tokenizer
-    from oodles.forward import causal_lm
+    from oodles.model.embedded import tiny_tokenizer
+    from oodles.model.forward import causal_lm
 
     model = attach_lora(tiny("llama"), Lora(), seed=0)
     causal_lm(model).model.layers[1] = Short()

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from oodles.estimates import Recipe
-from oodles.robustness import robustness
+from oodles.stats.estimates import Recipe
+from oodles.stats.robustness import robustness
 from test_estimates import make
 
 

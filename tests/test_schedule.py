@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oodles.contracts import Recipe
 from oodles.errors import ConfigError
-from oodles.records import Recipe
-from oodles.schedule import schedule, step_count
+from oodles.runs.schedule import schedule, step_count
 
 
 @given(st.sampled_from(["log", "linear"]), st.integers(1, 5000), st.integers(1, 50))

@@ -18,14 +18,15 @@ import pandas as pd
 import pytest
 
 from conftest import oodles
-from oodles import scorer, scoring
-from oodles.describe import describe_runs
 from oodles.errors import ModelError
-from oodles.models import load_model, load_tokenizer, resolve_model
-from oodles.reading import read_records, read_runs
-from oodles.scorer import find_checkpoints
-from oodles.store import RunFolder, read_scores
-from oodles.suite import load_suite
+from oodles.model import scoring
+from oodles.model.load import load_model, load_tokenizer, resolve_model
+from oodles.runs import checkpoints as scorer
+from oodles.runs.checkpoints import find_checkpoints
+from oodles.store.folder import RunFolder, read_scores
+from oodles.store.table import read_records, read_runs
+from oodles.study.describe import describe_runs
+from oodles.suite.load import load_suite
 
 TINY = "tiny-llama-untrained"
 
@@ -258,8 +259,8 @@ def test_a_checkpoint_of_another_kind_is_not_scored_with_the_first_ones_shortcut
     import torch
     import transformers
 
-    from oodles.patterns import render
-    from oodles.sources import load_examples
+    from oodles.suite.patterns import render
+    from oodles.suite.sources import load_examples
 
     torch.manual_seed(0)
     small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -370,8 +371,8 @@ def test_bad_input_is_one_line_and_exit_2(arguments: list[str], message: str, tr
 
 def test_records_are_small(trained: Path, tmp_path: Path) -> None:
     """Bytes per example and step: an id by its difference, two scores, one bit."""
-    from oodles.records import Predictions, Prompt, PromptSet
-    from oodles.store import commit
+    from oodles.contracts import Predictions, Prompt, PromptSet
+    from oodles.store.folder import commit
 
     n = 30_000
     scores = np.random.default_rng(0).normal(size=(n, 2)).astype(np.float32).astype(np.float64)

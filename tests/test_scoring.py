@@ -13,15 +13,15 @@ import pytest
 import torch
 import transformers
 
-from oodles import scoring, tokens
+from oodles.contracts import PromptSet
 from oodles.errors import DataError, ModelError
-from oodles.fetch import tiny_tokenizer
-from oodles.forward import Plan, tensors
-from oodles.packing import Sequences, pack
-from oodles.patterns import render, sample
-from oodles.records import PromptSet
-from oodles.sources import load_examples
-from oodles.suite import load_suite
+from oodles.model import scoring, tokens
+from oodles.model.embedded import tiny_tokenizer
+from oodles.model.forward import Plan, tensors
+from oodles.model.prefix_trees import Sequences, pack
+from oodles.suite.load import load_suite
+from oodles.suite.patterns import render, sample
+from oodles.suite.sources import load_examples
 
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 1024}
 MORE = {"intermediate_size": 64, "num_key_value_heads": 2, "max_position_embeddings": 256, "pad_token_id": 0}
@@ -305,11 +305,11 @@ def test_memory_does_not_grow_with_the_set(real_data: Path, smollm2: Path) -> No
     """All 30,000 prompts of HANS at the true width of SmolLM2 (fewer layers: activations do not add up over them)."""
     code = """
 import re, sys, torch, transformers
-from oodles import scoring
-from oodles.models import load_tokenizer, resolve_model
-from oodles.patterns import render
-from oodles.sources import load_examples
-from oodles.suite import load_suite
+from oodles.model import scoring
+from oodles.model.load import load_tokenizer, resolve_model
+from oodles.suite.patterns import render
+from oodles.suite.sources import load_examples
+from oodles.suite.load import load_suite
 def peak():
     return int(re.findall(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[0]) / 1e6
 suite = load_suite("nli", data=sys.argv[3])
@@ -340,8 +340,8 @@ def test_a_real_shortage_of_memory_is_survived() -> None:
     """The address space ends: torch's own allocator fails, the batch is halved, the scores are the same."""
     code = """
 import resource, numpy as np, torch, transformers
-from oodles import scoring
-from oodles.fetch import tiny_tokenizer
+from oodles.model import scoring
+from oodles.model.embedded import tiny_tokenizer
 torch.set_num_threads(1)
 torch.manual_seed(0)
 config = transformers.LlamaConfig(hidden_size=64, intermediate_size=16384, num_hidden_layers=1, num_attention_heads=4,
@@ -369,8 +369,8 @@ print("survived")
 
 RANK = """
 import sys, numpy as np, torch, torch.distributed as dist, transformers
-from oodles import scoring
-from oodles.fetch import tiny_tokenizer
+from oodles.model import scoring
+from oodles.model.embedded import tiny_tokenizer
 rank, world, port, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 torch.set_num_threads(1)
 dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)

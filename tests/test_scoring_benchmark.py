@@ -19,10 +19,10 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import scoring as bench  # noqa: E402
 from benchmarks.baselines import dynamic, study  # noqa: E402
 
-from oodles.models import load_model, load_tokenizer, resolve_model  # noqa: E402
-from oodles.scoring import score  # noqa: E402
-from oodles.sources import load_examples  # noqa: E402
-from oodles.suite import load_suite  # noqa: E402
+from oodles.model.load import load_model, load_tokenizer, resolve_model  # noqa: E402
+from oodles.model.scoring import score  # noqa: E402
+from oodles.suite.load import load_suite  # noqa: E402
+from oodles.suite.sources import load_examples  # noqa: E402
 
 TEXTS = [
     "A man sleeps on a bench in the park. Question: A man is asleep. Yes or No?",

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from oodles.errors import ConfigError, DataError
-from oodles.longtable import check_table
-from oodles.series import group_series, settle_by, shared_points
+from oodles.stats.longtable import check_table
+from oodles.stats.series import group_series, settle_by, shared_points
 
 
 def study(runs=4, steps=3, **changes):

@@ -10,14 +10,14 @@ import pytest
 import torch
 import transformers
 
-from oodles import scoring
-from oodles.fetch import tiny_tokenizer
-from oodles.forward import Plan
-from oodles.patterns import render, sample
-from oodles.records import PromptSet
-from oodles.shortcuts import signature
-from oodles.sources import load_examples
-from oodles.suite import load_suite
+from oodles.contracts import PromptSet
+from oodles.model import scoring
+from oodles.model.embedded import tiny_tokenizer
+from oodles.model.forward import Plan
+from oodles.model.shortcuts import signature
+from oodles.suite.load import load_suite
+from oodles.suite.patterns import render, sample
+from oodles.suite.sources import load_examples
 from test_scoring import MORE, SMALL, centred, reference, tiny
 
 PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from conftest import STUDY, oodles
-from oodles.config import load_study
 from oodles.errors import StoreError
-from oodles.launch import run
-from oodles.locks import read_lock
-from oodles.store import RunFolder, read_json, sidecar, write_json
+from oodles.store.folder import RunFolder, read_json, sidecar, write_json
+from oodles.store.locks import read_lock
+from oodles.study.launch import run
+from oodles.study.load import load_study
 
 NAMES = ("tiny-llama-untrained_home_0_8", "tiny-llama-untrained_home_1_8")
 DAMAGE = {

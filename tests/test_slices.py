@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 
 from conftest import oodles
-from oodles.correlate import partial_correlations
+from oodles.contracts import Example, Pattern
 from oodles.errors import ConfigError
-from oodles.patterns import render
-from oodles.reading import StoredRecords, read_records, read_runs
-from oodles.records import Example, Pattern
-from oodles.slices import members_of, resolve_slice, sharing, slice_names, strata_of
+from oodles.stats.correlate import partial_correlations
+from oodles.store.table import StoredRecords, read_records, read_runs
+from oodles.suite.patterns import render
+from oodles.suite.slices import members_of, resolve_slice, sharing, slice_names, strata_of
 
 COLUMNS = {
     "label": ["yes", "no", "yes", "no"],

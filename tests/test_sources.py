@@ -7,10 +7,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from oodles.contracts import DataSet, Source, Suite
 from oodles.errors import DataError
-from oodles.records import DataSet, Source, Suite
-from oodles.sources import fetch_sets, load_examples, load_origin, set_hash
-from oodles.suite import load_suite
+from oodles.suite.load import load_suite
+from oodles.suite.sources import fetch_sets, load_examples, load_origin, set_hash
 
 ROWS = pd.DataFrame(
     {"idx": [5, 6, 7], "s1": ["A.", "B.", "C."], "s2": ["x.", "y.", "z."], "gold": [0, 1, 2], "kind": ["u", "v", "u"]}

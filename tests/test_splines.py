@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy.interpolate import BSpline
 
-from oodles import splines
-from oodles.residuals import fit_design, make_design
+from oodles.stats import splines
+from oodles.stats.residuals import fit_design, make_design
 
 REFERENCE = Path(__file__).parent / "reference"
 sys.path.insert(0, str(REFERENCE))

@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from oodles.contracts import Predictions, Prompt, PromptSet
 from oodles.errors import StoreError
-from oodles.reading import DamageWarning, read_records, read_runs
-from oodles.records import Predictions, Prompt, PromptSet
-from oodles.store import (
+from oodles.store.folder import (
     RunFolder,
     claim_folder,
     commit,
@@ -21,6 +20,7 @@ from oodles.store import (
     run_folders,
     write_json,
 )
+from oodles.store.table import DamageWarning, read_records, read_runs
 
 SPEC = {
     "run_id": "1-x",
@@ -174,7 +174,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from test_store import folder_with_scores, keep
 from oodles.errors import StoreError
-from oodles.store import read_scores, write_json
+from oodles.store.folder import read_scores, write_json
 root = Path(sys.argv[1])
 folder = folder_with_scores(root)
 before = read_scores(folder)

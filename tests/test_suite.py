@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from oodles.errors import ConfigError
-from oodles.suite import list_suites, load_suite, pattern_of, select_test_sets, train_set_of
+from oodles.suite.load import list_suites, load_suite, pattern_of, select_test_sets, train_set_of
 
 
 def test_built_in_suites_load() -> None:

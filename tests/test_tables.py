@@ -9,9 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from oodles.correlate import PartialCorrelations
 from oodles.errors import DataError
-from oodles.tables import (
+from oodles.show.tables import (
     changes_sheet,
     escape_latex,
     fits_sheet,
@@ -21,6 +20,7 @@ from oodles.tables import (
     pairs_sheet,
     signed,
 )
+from oodles.stats.correlate import PartialCorrelations
 
 GOLDEN = Path(__file__).parent / "golden"
 NAN = float("nan")

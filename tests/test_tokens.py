@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oodles import tokens
-from oodles.checks import check_prompts
+from oodles.audit.checks import check_prompts
+from oodles.contracts import Example, Pattern, PromptSet
 from oodles.errors import DataError, ModelError
-from oodles.fetch import tiny_tokenizer
-from oodles.patterns import render
-from oodles.records import Example, Pattern, PromptSet
-from oodles.tokens import bare_tokens, context_limit, encode, encode_once, wrap
+from oodles.model import tokens
+from oodles.model.embedded import tiny_tokenizer
+from oodles.model.tokens import bare_tokens, context_limit, encode, encode_once, wrap
+from oodles.suite.patterns import render
 
 QUESTION = Pattern(
     name="q", text="{premise} Question: {hypothesis} Yes or No?", answers=(" Yes", " No"), truncate="premise"

@@ -11,13 +11,13 @@ import pytest
 import torch
 import transformers
 
-from oodles import scoring
+from oodles.contracts import Lora, Prompt, PromptSet, Recipe, Seeds
 from oodles.errors import ModelError
-from oodles.fetch import tiny_tokenizer
-from oodles.forward import causal_lm, head_is_plain
-from oodles.models import attach_lora
-from oodles.records import Lora, Prompt, PromptSet, Recipe, Seeds
-from oodles.train import Candidates, fine_tune
+from oodles.model import scoring
+from oodles.model.embedded import tiny_tokenizer
+from oodles.model.forward import causal_lm, head_is_plain
+from oodles.model.load import attach_lora
+from oodles.runs.train import Candidates, fine_tune
 from test_scoring import tiny
 
 
@@ -202,7 +202,7 @@ def test_nothing_to_train_and_infinite_loss(tokenizer: Any) -> None:
 
 
 def test_lora_targets_are_found_or_asked_for() -> None:
-    from oodles.models import find_targets
+    from oodles.model.load import find_targets
 
     assert find_targets(tiny("llama")) == ("k_proj", "o_proj", "q_proj", "v_proj")
     assert find_targets(tiny("opt")) == ("k_proj", "out_proj", "q_proj", "v_proj")

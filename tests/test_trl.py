@@ -29,8 +29,8 @@ from trl import SFTConfig, SFTTrainer
 
 import oodles as oo
 from oodles.errors import ModelError
-from oodles.reading import read_records, read_runs
-from oodles.store import run_folders
+from oodles.store.folder import run_folders
+from oodles.store.table import read_records, read_runs
 
 QUESTION = "A man is number {} in the queue. Question: Is he early? Yes or No?"
 ROWS = [{"prompt": QUESTION.format(i), "completion": (" Yes", " No")[i % 2]} for i in range(24)]

@@ -15,8 +15,8 @@ import pytest
 from transformers import Trainer
 
 from conftest import oodles
-from oodles.reading import read_runs
-from oodles.store import run_folders
+from oodles.store.folder import run_folders
+from oodles.store.table import read_runs
 
 PAGE = (Path(__file__).parent.parent / "docs" / "your-own-trainer.md").read_text()
 SMALLER_TRAINING = {

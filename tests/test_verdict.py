@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from oodles.correlate import partial_correlations
-from oodles.verdict import verdicts
+from oodles.stats.correlate import partial_correlations
+from oodles.stats.verdict import verdicts
 from test_correlate import simulated
 
 

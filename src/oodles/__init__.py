@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "load_suite": "suite",
-    "load_study": "config",
-    "run": "launch",
-    "read_runs": "reading",
-    "read_records": "reading",
-    "score": "scoring",
-    "partial_correlations": "correlate",
-    "plot_correlations": "figures",
-    "latex_table": "tables",
-    "write_report": "report",
-    "OODCallback": "callback",
+    "load_suite": "suite.load",
+    "load_study": "study.load",
+    "run": "study.launch",
+    "read_runs": "store.table",
+    "read_records": "store.table",
+    "score": "model.scoring",
+    "partial_correlations": "stats.correlate",
+    "plot_correlations": "show.figures",
+    "latex_table": "show.tables",
+    "write_report": "show.report",
+    "OODCallback": "runs.callback",
 }
 
 __all__ = [
@@ -44,16 +44,16 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from oodles.callback import OODCallback
-    from oodles.config import load_study
-    from oodles.correlate import partial_correlations
-    from oodles.figures import plot_correlations
-    from oodles.launch import run
-    from oodles.reading import read_records, read_runs
-    from oodles.report import write_report
-    from oodles.scoring import score
-    from oodles.suite import load_suite
-    from oodles.tables import latex_table
+    from oodles.model.scoring import score
+    from oodles.runs.callback import OODCallback
+    from oodles.show.figures import plot_correlations
+    from oodles.show.report import write_report
+    from oodles.show.tables import latex_table
+    from oodles.stats.correlate import partial_correlations
+    from oodles.store.table import read_records, read_runs
+    from oodles.study.launch import run
+    from oodles.study.load import load_study
+    from oodles.suite.load import load_suite
 
 
 def __getattr__(name: str) -> Any:

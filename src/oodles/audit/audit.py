@@ -1,0 +1,278 @@
+"""The audit: is the data what the suite says, and does the model see what the pattern says? Before a GPU-hour is spent.
+
+    oodles check study.toml
+    oodles check --suite nli --model smollm2-135m-q4
+
+Findings have stable codes. Errors stop a run unless they are allowed by code; warnings and notes do not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from oodles.audit import checks
+from oodles.audit.checks import CODES, Finding
+from oodles.audit.pins import read_pins
+from oodles.contracts import DataSet, Draw, Evaluation, Example, ModelSpec, Pattern, Suite, role_of
+from oodles.errors import ConfigError, DataError, OodlesError, nearest
+from oodles.model.load import load_config, load_tokenizer, resolve_model
+from oodles.model.tokens import context_limit
+from oodles.study.grid import Grid
+from oodles.suite.load import pattern_for, pattern_pieces, select_test_sets, shared_patterns
+from oodles.suite.patterns import render, shared_field
+from oodles.suite.sources import load_examples, load_origin, set_hash
+
+Say = Callable[[str], None]
+TRAIN_PROMPTS = 2000  # of a train split that are tokenised when no shots are drawn from it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """All findings, and the facts of every set."""
+
+    suite: str
+    findings: tuple[Finding, ...]
+    sets: tuple[dict[str, Any], ...]
+
+    def errors(self, allow: Sequence[str] = ()) -> tuple[Finding, ...]:
+        """The errors that are not allowed; refuses codes that cannot be."""
+        for code in allow:
+            if code not in CODES:
+                raise ConfigError(f"--allow {code}: no such code; {nearest(code, CODES)}")
+            if not CODES[code].allowed:
+                raise ConfigError(f"--allow {code}: cannot be allowed, because {CODES[code].meaning}")
+        return tuple(f for f in self.findings if f.severity == "error" and f.code not in allow)
+
+    def counts(self) -> dict[str, int]:
+        found = Counter(f.severity for f in self.findings)
+        return {severity: found[severity] for severity in ("error", "warning", "note")}
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "suite": self.suite,
+            "counts": self.counts(),
+            "findings": [f.as_dict() for f in self.findings],
+            "sets": list(self.sets),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _View:
+    """What is looked at: one suite, the patterns and models it is used with, and how it is sampled."""
+
+    suite: Suite
+    patterns: tuple[Pattern, ...]
+    models: tuple[ModelSpec, ...]
+    train_sets: tuple[str, ...]
+    evaluation: Evaluation
+    draws: Mapping[str, tuple[Draw, ...]]  # by train set
+    notes: bool  # also what takes time and stops nothing
+
+
+def audit_suite(suite: Suite, model: str = "", say: Say = lambda _: None) -> Audit:
+    """Audit every set of a suite, whole, and its prompts as the model's tokenizer sees them."""
+    view = _View(
+        suite=suite,
+        patterns=shared_patterns(suite),
+        models=(resolve_model(model),) if model else (),
+        train_sets=tuple(suite.train_sets),
+        evaluation=Evaluation(),
+        draws={},
+        notes=True,
+    )
+    return _audit(view, say)
+
+
+def audit_grid(grid: Grid, *, notes: bool = True, say: Say = lambda _: None) -> Audit:
+    """Audit what a study uses: its test sets as sampled, its train sets, the shots it draws, its models' tokenizers."""
+    draws: dict[str, dict[str, Draw]] = {}
+    for job in grid.jobs:
+        draws.setdefault(job.spec.train_set, {})[job.draw.hash] = job.draw
+    view = _View(
+        suite=grid.suite,
+        patterns=tuple({job.spec.pattern.name: job.spec.pattern for job in grid.jobs}.values()),
+        models=tuple({job.spec.model: None for job in grid.jobs}),
+        train_sets=tuple(grid.study.train_sets),
+        evaluation=grid.study.evaluation,
+        draws={name: tuple(found.values()) for name, found in draws.items()},
+        notes=notes,
+    )
+    return _audit(view, say)
+
+
+def audit_data(suite: Suite, test_sets: Sequence[str] = ()) -> Audit:
+    """Only what the data themselves show at once: labels, counts, pinned rows."""
+    findings: list[Finding] = []
+    pinned = read_pins(suite)
+    for data in select_test_sets(suite, tuple(test_sets)):
+        examples = load_examples(suite, data)
+        findings += checks.check_labels(data, "test", load_origin(suite, data), examples)
+        if data.name in pinned:
+            findings += checks.check_pins(data, examples, pinned[data.name])
+    return Audit(suite=suite.name, findings=tuple(findings), sets=())
+
+
+def stop_on_errors(audit: Audit, allow: Sequence[str]) -> None:
+    """One line about the errors that are not allowed, if there are any."""
+    errors = audit.errors(allow)
+    if errors:
+        first = errors[0]
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        how = f"; --allow {first.code} goes on all the same" if CODES[first.code].allowed else ""
+        raise DataError(f"audit: {first.where}: {first.text} [{first.code}]{more}; `oodles check` shows all{how}")
+
+
+def _audit(view: _View, say: Say) -> Audit:
+    findings: list[Finding] = []
+    facts: dict[str, dict[str, Any]] = {}
+    train: dict[str, tuple[Example, ...]] = {}
+    tests: dict[str, tuple[Example, ...]] = {}
+    pinned = read_pins(view.suite)
+    for kind, data in _sets(view):
+        say(f"{data.name} ({kind})")
+        try:
+            examples = load_examples(view.suite, data)
+        except OodlesError as error:
+            findings.append(Finding(code="data-unreadable", where=data.name, text=str(error)))
+            continue
+        facts[f"{kind} {data.name}"] = _facts(view, kind, data, examples)
+        findings += checks.check_labels(data, kind, load_origin(view.suite, data), examples)
+        if kind == "test" and data.name in pinned:
+            findings += checks.check_pins(data, examples, pinned[data.name])
+        examples = _as_seen(view, data, examples)
+        (train if kind == "train" else tests)[data.name] = examples
+        findings += checks.check_texts(data, kind, examples)
+        findings += [Finding(code="caveat", where=data.name, text=c) for c in data.caveats if kind == "test"]
+        if view.notes and kind == "test":
+            used = pattern_for(view.suite, data, view.patterns[0])
+            reached, found = checks.check_hypothesis_only(data, examples, shared_field(used, examples))
+            facts[f"{kind} {data.name}"]["hypothesis_only"] = reached
+            findings += found
+    findings += checks.check_sets(tests)
+    for name, examples in train.items():
+        say(f"overlap of {name} (train) with the test sets")
+        findings += checks.check_overlap(name, examples, tests, view.draws.get(name, ()))
+    for model in view.models or (None,):
+        findings += _audit_prompts(view, model, train, tests, facts, say)
+    order = {"error": 0, "warning": 1, "note": 2}
+    found_order = sorted(_merged(findings), key=lambda f: (order[f.severity], list(CODES).index(f.code)))
+    return Audit(suite=view.suite.name, findings=tuple(found_order), sets=tuple(facts.values()))
+
+
+def _merged(findings: Sequence[Finding]) -> list[Finding]:
+    """The same about the answers of several sets is one finding."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for finding in findings:
+        key = (finding.code, finding.text if finding.code.startswith("answer-") else f"{finding.text} {finding.where}")
+        places.setdefault(key, []).append(finding.where)
+    merged, seen = [], set()
+    for finding in findings:
+        key = (finding.code, finding.text if finding.code.startswith("answer-") else f"{finding.text} {finding.where}")
+        if key not in seen:
+            seen.add(key)
+            merged.append(replace(finding, where="; ".join(dict.fromkeys(places[key]))))
+    return merged
+
+
+def _as_seen(view: _View, data: DataSet, examples: Sequence[Example]) -> tuple[Example, ...]:
+    """The examples with the fields that prompts use: a further column must not hide that two are the same."""
+    used: set[str] = set()
+    for pattern in view.patterns:
+        own = pattern_for(view.suite, data, pattern)
+        if callable(own.text):
+            return tuple(examples)
+        used |= {name for _, name in pattern_pieces(own) if name is not None}
+    return tuple(replace(e, fields={k: v for k, v in e.fields.items() if k in used}) for e in examples)
+
+
+def _sets(view: _View) -> list[tuple[checks.Kind, DataSet]]:
+    train: list[tuple[checks.Kind, DataSet]] = [("train", view.suite.train_sets[name]) for name in view.train_sets]
+    return [*train, *(("test", data) for data in select_test_sets(view.suite, view.evaluation.test_sets))]
+
+
+def _facts(view: _View, kind: str, data: DataSet, examples: Sequence[Example]) -> dict[str, Any]:
+    origin = load_origin(view.suite, data)
+    gold = Counter(e.answer for e in examples)
+    return {
+        "set": data.name,
+        "kind": kind,
+        "n": len(examples),
+        "labels": dict(Counter(e.label for e in examples)),
+        "dropped": {label: origin.counts.get(label, 0) for label in data.drop},
+        "chance": round(max(gold.values()) / len(examples), 4),
+        "hash": set_hash(examples),
+        "origin": origin.origin,
+        "revision": origin.revision,
+        "rendered": {},
+    }
+
+
+def _audit_prompts(
+    view: _View,
+    model: ModelSpec | None,
+    train: Mapping[str, Sequence[Example]],
+    tests: Mapping[str, Sequence[Example]],
+    facts: Mapping[str, dict[str, Any]],
+    say: Say,
+) -> list[Finding]:
+    """Every set rendered with every pattern, tokenised by one model's tokenizer."""
+    findings: list[Finding] = []
+    tokenizer, limit = None, None
+    if model is not None:
+        try:
+            tokenizer, limit = load_tokenizer(model), context_limit(load_config(model))
+        except OodlesError as error:
+            findings.append(Finding(code="tokenizer-missing", where=model.label, text=str(error)))
+    if tokenizer is not None and model is not None:
+        findings.append(checks.check_padding(tokenizer, view.patterns[0].chat, model.label))
+    for name, examples in train.items():
+        drawn = {e.id: e for draw in view.draws.get(name, ()) for e in draw.examples}
+        shown = list(drawn.values()) or examples[:TRAIN_PROMPTS]
+        for pattern in _patterns(view, view.suite.train_sets[name]):
+            findings += _audit_rendered(view, pattern, model, tokenizer, limit, "train", name, shown, facts, say)
+    for name, examples in tests.items():
+        for pattern in _patterns(view, view.suite.test_sets[name]):
+            findings += _audit_rendered(view, pattern, model, tokenizer, limit, "test", name, examples, facts, say)
+    return findings
+
+
+def _patterns(view: _View, data: DataSet) -> list[Pattern]:
+    """The patterns a set is rendered with."""
+    return list({p.name: p for p in (pattern_for(view.suite, data, one) for one in view.patterns)}.values())
+
+
+def _audit_rendered(
+    view: _View,
+    pattern: Pattern,
+    model: ModelSpec | None,
+    tokenizer: Any,
+    limit: int | None,
+    kind: checks.Kind,
+    name: str,
+    examples: Sequence[Example],
+    facts: Mapping[str, dict[str, Any]],
+    say: Say,
+) -> list[Finding]:
+    held = facts[f"{kind} {name}"]["rendered"]
+    inside = {role_of(name, train_set) == "in_domain" for train_set in view.train_sets}
+    sizes = {view.evaluation.limit_in_domain if i else view.evaluation.limit for i in inside or {False}}
+    at_most = None if None in sizes or kind == "train" else max(n for n in sizes if n is not None)
+    place = f"{name} (train)" if kind == "train" else name
+    label = model.label if model is not None else ""
+    try:
+        prompts = render(pattern, examples, name, at_most)
+        shown = [{"text": p.text, "answer": prompts.answers[p.gold]} for p in prompts.prompts[:2]]
+        entry: dict[str, Any] = {"n": len(prompts), "hash": prompts.hash, "shown": shown}
+        found = list(checks.check_spaces(prompts, f"{place}, pattern {pattern.name}"))
+        if tokenizer is not None:
+            say(f"{place}: tokens of {label}")
+            more, seen = checks.check_prompts(tokenizer, prompts, limit, f"{place}, {label}")
+            entry |= more
+            found += seen
+    except OodlesError as error:
+        return [Finding(code="prompt-failed", where=f"{place}, pattern {pattern.name}", text=str(error))]
+    held.setdefault(pattern.name, {})[label] = entry
+    return found

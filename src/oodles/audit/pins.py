@@ -1,0 +1,111 @@
+"""A hash of every row of a suite's test sets, so that a copy which differs is noticed and its rows can be shown.
+
+    oodles check --suite mine.toml --pin mine.rows       # write them, then say rows = "mine.rows" in the TOML
+
+Each row is four bytes: 28 bits of a hash of its fields, and the number of its answer. So text and label are told
+apart: a copy with swapped labels has every text and no answer right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from oodles.contracts import Example, Suite
+from oodles.errors import ConfigError
+from oodles.outputs import begins_with, check_target
+from oodles.store.folder import disk_errors
+from oodles.suite.sources import load_examples
+
+Pins = npt.NDArray[np.uint32]
+PREFIX = "set:"  # a set may have any name, an argument of numpy's may not
+ANSWER_BITS = 4  # answers above 15 share a number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """How a set differs from its pins; numbers count rows from 1."""
+
+    missing: int  # rows that should be there
+    added: tuple[int, ...]  # rows that should not
+    relabelled: tuple[int, ...]  # rows with a known text and another answer
+
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.added or self.relabelled)
+
+
+def pins_of(examples: Sequence[Example]) -> Pins:
+    """The hash of every row, in order."""
+    return np.array([_pin(e) for e in examples], dtype=np.uint32)
+
+
+def _pin(example: Example) -> int:
+    text = "\x1f".join(example.fields[name] for name in sorted(example.fields))
+    hashed: int = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big")
+    return (hashed >> ANSWER_BITS << ANSWER_BITS) | min(example.answer, (1 << ANSWER_BITS) - 1)
+
+
+def compare(examples: Sequence[Example], pins: Pins) -> Difference:
+    """Rows that are missing, added or labelled otherwise; order does not matter."""
+    found = pins_of(examples)
+    if len(found) == len(pins) and bool((found == pins).all()):
+        return Difference(missing=0, added=(), relabelled=())
+    spare = Counter(map(int, pins))
+    odd = []
+    for number, value in enumerate(map(int, found), start=1):
+        if spare[value]:
+            spare[value] -= 1
+        else:
+            odd.append((number, value))
+    texts = Counter[int]()
+    for value, count in spare.items():
+        texts[value >> ANSWER_BITS] += count
+    added, relabelled = [], []
+    for number, value in odd:
+        if texts[value >> ANSWER_BITS]:
+            texts[value >> ANSWER_BITS] -= 1
+            relabelled.append(number)
+        else:
+            added.append(number)
+    return Difference(missing=sum(texts.values()), added=tuple(added), relabelled=tuple(relabelled))
+
+
+def read_pins(suite: Suite) -> dict[str, Pins]:
+    """The pins of a suite by test set; none if it has no such file."""
+    if not suite.rows:
+        return {}
+    path = Path(suite.folder) / suite.rows
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            return {name.removeprefix(PREFIX): held[name] for name in held.files}
+    except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigError(
+            f"suite {suite.name}: rows = '{suite.rows}' cannot be read ({reason}); write it with oodles check --pin"
+        ) from None
+
+
+def pin_suite(suite: Suite, path: Path) -> None:
+    """Write the hashes of all test rows of a suite."""
+    check_target(path, lambda held: begins_with(held, b"PK\x03\x04") and begins_with(held, PREFIX.encode()))
+    write_pins({name: pins_of(load_examples(suite, data)) for name, data in suite.test_sets.items()}, path)
+
+
+def write_pins(pins: Mapping[str, Pins], path: Path) -> None:
+    """Write the file that `rows` names."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with disk_errors(path):
+        try:
+            with aside.open("wb") as handle:
+                np.savez_compressed(handle, **{f"{PREFIX}{name}": rows for name, rows in pins.items()})  # type: ignore[arg-type]
+            aside.replace(path)
+        finally:
+            aside.unlink(missing_ok=True)

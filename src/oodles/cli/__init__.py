@@ -1,0 +1,4 @@
+"""oodles on the command line."""
+
+from oodles.cli.cli import app as app
+from oodles.cli.cli import main as main

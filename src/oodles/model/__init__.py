@@ -1,0 +1,1 @@
+"""Language models: found, loaded, tokenised for, and scored exactly."""

@@ -1,0 +1,318 @@
+"""A batch through the model: hidden states, and of the head no more than the answers need.
+
+Weights may be in half precision; logits never are. Rounded to bf16 they are .125 apart near 20, so that answers tie and
+the first one is taken: the head's product is made in fp32, from the hidden state as the model gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from oodles.model.prefix_trees import Ints, Laid, Packing, Row, Sequences, lay_out
+
+if TYPE_CHECKING:
+    import torch
+
+AGREEMENT = 1e-4  # how far apart two ways to the same numbers may be, as a share of these
+VOCABULARY_AT_ONCE = 8192  # rows of a head in half precision that are copied to fp32 at a time
+ITEMS_AT_ONCE = 32  # items for which such a copy is used
+
+# rows of head: the head is a plain matrix, and only its answer rows are multiplied
+# model's logits: the model applies its own head, at the positions that are read
+# one by one: the plainest way, for models that take neither positions nor masks
+Way = Literal["rows of head", "model's logits", "one by one"]
+Withheld = Literal["mask", "positions"] | None  # of a packed row's inputs, to see what the model makes of the rest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """All that scoring a set needs besides the model; made once, from the whole set."""
+
+    name: str
+    sequences: Sequences  # one per prompt, or one per prompt x answer if an answer has several tokens
+    targets: tuple[tuple[int, ...], ...]  # tokens of each answer
+    packing: Packing
+    batch_tokens: int
+    way: Way = "rows of head"
+    normalise: bool = False  # log-probabilities over the vocabulary, for answers of one token too
+    shortened: int = 0  # prompts that were cut to fit
+    ids: tuple[str, ...] = ()  # of the prompts, for messages
+
+    @property
+    def one_token(self) -> bool:
+        return all(len(t) == 1 for t in self.targets)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens computed, padding left out."""
+        return self.packing.tokens
+
+    @property
+    def answer_tokens(self) -> list[int] | None:
+        """The tokens whose logits are all that is read; None if the whole vocabulary is."""
+        return [t[0] for t in self.targets] if self.one_token and not self.normalise else None
+
+
+# the model and its head
+
+
+def causal_lm(model: Any) -> Any:
+    """The causal language model inside a PEFT wrapper, if there is one."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def head_of(model: Any) -> Any:
+    """The module that makes logits of hidden states; None if the model does not say which."""
+    find = getattr(causal_lm(model), "get_output_embeddings", None)
+    return find() if find is not None else None
+
+
+def hidden_states(model: Any, **inputs: Any) -> torch.Tensor:
+    """The last layer's output; the head is not applied."""
+    output = causal_lm(model).base_model(use_cache=False, **inputs)
+    return output.last_hidden_state
+
+
+def device_of(model: torch.nn.Module) -> torch.device:
+    return next(model.parameters()).device
+
+
+@contextmanager
+def evaluating(model: torch.nn.Module, tokens: Sequence[int] | None = None) -> Iterator[None]:
+    """Evaluation mode, with logits in fp32 at least, of these tokens or of all; afterwards all is as it was."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        with ExitStack() as stack:
+            for matrix in _rounding_matrices(head_of(model)):
+                stack.enter_context(_unrounded(matrix, tokens))
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def _rounding_matrices(head: Any) -> list[Any]:
+    """The matrices of a head, adapters included, whose product is rounded to half precision."""
+    import torch
+
+    if not isinstance(head, torch.nn.Module):
+        return []
+    matrices = [m for m in head.modules() if type(m) is torch.nn.Linear and "forward" not in vars(m)]
+    size = max((m.out_features for m in matrices), default=0)
+    return [m for m in matrices if m.out_features == size and m.weight.dtype in (torch.bfloat16, torch.float16)]
+
+
+@contextmanager
+def _unrounded(matrix: Any, tokens: Sequence[int] | None) -> Iterator[None]:
+    """The matrix gives its product in fp32, for these tokens or for all."""
+    import torch
+
+    def forward(hidden: torch.Tensor) -> torch.Tensor:
+        if tokens is None:
+            return _all_logits(matrix, hidden)
+        logits = torch.nn.functional.linear(hidden, matrix.weight, matrix.bias).float()
+        logits[..., list(tokens)] = answer_logits(matrix, hidden, tokens)
+        return logits
+
+    matrix.forward = forward
+    try:
+        yield
+    finally:
+        del matrix.forward  # what its class defines is seen again
+
+
+def _all_logits(matrix: Any, hidden: torch.Tensor) -> torch.Tensor:
+    """The product in fp32; the matrix is copied a part at a time, because a whole copy may not fit."""
+    import torch
+
+    parts = [hidden.float() @ rows.float().T for rows in matrix.weight.split(VOCABULARY_AT_ONCE)]
+    logits = torch.cat(parts, dim=-1)
+    return logits if matrix.bias is None else logits + matrix.bias.float()
+
+
+def answer_logits(head: Any, hidden: torch.Tensor, tokens: Sequence[int]) -> torch.Tensor:
+    """The logits of some tokens, in fp32 at least: only their rows of the head are multiplied."""
+    chosen = list(tokens)
+    values = _at_least_single(hidden) @ _at_least_single(head.weight[chosen]).T
+    return values if head.bias is None else values + _at_least_single(head.bias[chosen])
+
+
+def _at_least_single(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.float() if tensor.element_size() < 4 else tensor
+
+
+def head_is_matrix(model: Any) -> bool:
+    """Whether the head is a bare matrix: one with an adapter is not, although a fresh adapter adds nothing."""
+    import torch
+
+    return type(head_of(model)) is torch.nn.Linear
+
+
+def head_is_plain(model: Any, tokens: torch.Tensor) -> bool:
+    """Whether head(hidden) is all the model does after its last layer: compared over the whole vocabulary."""
+    import torch
+
+    with evaluating(model), torch.no_grad():
+        try:
+            plain = head_of(model)(hidden_states(model, input_ids=tokens)[:, -1])
+        except (TypeError, RuntimeError, AttributeError):
+            return False  # e.g. no head, or no hidden states
+        full = causal_lm(model)(input_ids=tokens, use_cache=False).logits[:, -1]
+    return float((plain - full).abs().max()) <= AGREEMENT * max(1.0, float(full.abs().max()))
+
+
+# the ways
+
+
+def run_batch(model: Any, plan: Plan, batch: Sequence[Row]) -> Iterator[tuple[int, Any]]:
+    """What each item of a batch says of its answers, in the plan's way; within `evaluating`."""
+    if plan.way == "rows of head":
+        yield from _rows_of_head(model, plan, batch)
+        return
+    read = logits_at if plan.way == "model's logits" else plain_logits
+    for index, logits in read(model, plan, batch):
+        yield index, _answer_values(logits, plan, index)
+
+
+def hidden_at(
+    model: Any, plan: Plan, batch: Sequence[Row], without: Withheld = None
+) -> tuple[list[tuple[int, int]], torch.Tensor]:
+    """The hidden states at which a batch is read, one after the other, and how many belong to which item."""
+    import torch
+
+    inputs, places = tensors(model, plan, batch, without)
+    hidden = hidden_states(model, **inputs)
+    rows = np.concatenate([np.full(len(columns), row) for _, row, columns in places])
+    columns = np.concatenate([columns for _, _, columns in places])
+    read = hidden[torch.from_numpy(rows), torch.from_numpy(columns)]
+    return [(index, len(columns)) for index, _, columns in places], read
+
+
+def _rows_of_head(model: Any, plan: Plan, batch: Sequence[Row]) -> Iterator[tuple[int, Any]]:
+    """Hidden states of the batch, then only what the answers need of the head."""
+    import torch
+
+    sizes, wanted = hidden_at(model, plan, batch)
+    head = head_of(model)
+    if plan.answer_tokens is not None:
+        values = answer_logits(head, wanted, plan.answer_tokens)
+        yield from zip((i for i, _ in sizes), values.double().cpu().numpy(), strict=True)
+        return
+    together = 1 if head.weight.dtype == torch.float32 else ITEMS_AT_ONCE
+    at = 0
+    for first in range(0, len(sizes), together):
+        some = sizes[first : first + together]
+        logits = head(wanted[at : at + sum(size for _, size in some)])
+        for (index, _), own in zip(some, logits.split([size for _, size in some]), strict=True):
+            yield index, _answer_values(own, plan, index)
+        at += len(logits)
+
+
+def logits_at(
+    model: Any, plan: Plan, batch: Sequence[Row], without: Withheld = None
+) -> Iterator[tuple[int, torch.Tensor]]:
+    """For heads that are more than a matrix (soft-capping, scaling): the model's own logits, where they are read."""
+    import torch
+
+    for row in batch:
+        inputs, places = tensors(model, plan, [row], without)
+        columns, where = np.unique(np.concatenate([c for _, _, c in places]), return_inverse=True)
+        keep = torch.from_numpy(columns).to(device_of(model))
+        logits = causal_lm(model)(use_cache=False, logits_to_keep=keep, **inputs).logits[0]
+        at = 0
+        for index, _, read in places:
+            yield index, logits[torch.from_numpy(where[at : at + len(read)])]
+            at += len(read)
+
+
+def plain_logits(model: Any, plan: Plan, batch: Sequence[Row]) -> Iterator[tuple[int, torch.Tensor]]:
+    """The plainest way: one item at a time, no padding, the model's own logits."""
+    for index in (i for row in batch for i in row.items):
+        ids = plain_input(model, plan.sequences, index)
+        logits = causal_lm(model)(input_ids=ids, use_cache=False).logits
+        yield index, logits[0, -plan.sequences.reads_of(index) :]
+
+
+def plain_input(model: Any, sequences: Sequences, index: int) -> torch.Tensor:
+    """One sequence as the model's input."""
+    import torch
+
+    return torch.from_numpy(sequences[index].astype(np.int64))[None].to(device_of(model))
+
+
+def _answer_values(logits: torch.Tensor, plan: Plan, index: int) -> Any:
+    """What an item's logits say of its answers."""
+    if plan.answer_tokens is not None:
+        return logits[-1, plan.answer_tokens].double().cpu().numpy()
+    return _log_probability(logits, plan, index)
+
+
+def _log_probability(logits: torch.Tensor, plan: Plan, index: int) -> Any:
+    """Log-probabilities over the vocabulary: of every answer of one token, or of this item's answer, summed."""
+    logs = logits.double().log_softmax(dim=-1)
+    if plan.one_token:
+        return logs[-1, [t[0] for t in plan.targets]].cpu().numpy()
+    target = plan.targets[index % len(plan.targets)]
+    return float(logs[range(len(target)), list(target)].sum())
+
+
+# inputs
+
+
+def tensors(
+    model: Any, plan: Plan, batch: Sequence[Row], without: Withheld = None
+) -> tuple[dict[str, torch.Tensor], list[tuple[int, int, Ints]]]:
+    """Model inputs of a batch, padded on the right, and where each item is read: (item, row, columns)."""
+    import torch
+
+    laid = [lay_out(row, plan.sequences) for row in batch]
+    width = max(len(one.tokens) for one in laid)
+    ids = np.zeros((len(batch), width), dtype=np.int64)
+    for r, one in enumerate(laid):
+        ids[r, : len(one.tokens)] = one.tokens
+    places = [
+        (index, r, columns)
+        for r, (row, one) in enumerate(zip(batch, laid, strict=True))
+        for index, columns in zip(row.items, one.columns, strict=True)
+    ]
+    parameter = next(model.parameters())
+    inputs = {"input_ids": torch.from_numpy(ids).to(parameter.device)}
+    if any(row.packed for row in batch):  # plain rows: padding comes last, causality hides it
+        positions = np.zeros_like(ids)
+        for r, one in enumerate(laid):
+            positions[r, : len(one.tokens)] = one.positions
+        if without != "positions":
+            inputs["position_ids"] = torch.from_numpy(positions).to(parameter.device)
+        inputs["attention_mask"] = _mask(laid, width, parameter, causal=without == "mask")
+    return inputs, places
+
+
+def _mask(laid: Sequence[Laid], width: int, parameter: torch.Tensor, causal: bool) -> torch.Tensor:
+    """Additive mask: a token sees the tokens before it whose subtree it is in; padding sees itself.
+
+    If it is only `causal`, a token sees all tokens before it.
+    """
+    import torch
+
+    columns = np.arange(width)
+    ends = np.tile(columns + 1, (len(laid), 1))
+    for r, one in enumerate(laid):
+        ends[r, : len(one.ends)] = width if causal else one.ends
+    seen = (columns[None, :] <= columns[:, None])[None] & (columns[None, :, None] < ends[:, None, :])
+    lowest = torch.finfo(parameter.dtype).min
+    mask = torch.zeros(seen.shape, dtype=parameter.dtype).masked_fill_(torch.from_numpy(~seen), lowest)
+    return mask[:, None].to(parameter.device)
+
+
+# memory
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text

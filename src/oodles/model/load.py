@@ -1,0 +1,373 @@
+"""Load a causal language model and its tokenizer, and attach LoRA.
+
+A model is an embedded name (`oodles fetch`), a preset (`oodles models`), a folder laid out like the hub, or a hub id
+(`org/name`, or with a commit, `org/name@revision`). Weights are read from safetensors only, and no code of a model's
+repository is run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oodles.contracts import Lora, ModelSpec, Precision, content_hash
+from oodles.errors import MissingExtraError, ModelError, OodlesError, first_line, nearest, shown
+from oodles.model.embedded import EMBEDDED, MADE_HERE, check_fetched, fetch, is_fetched, known_hash, model_folder
+from oodles.model.presets import BYTES, PRESETS, preset_of
+from oodles.names import as_name, check_name
+from oodles.shapes import load_json, misfit
+from oodles.suite.hub import unreachable
+
+if TYPE_CHECKING:
+    import torch
+
+DTYPES: dict[str, Precision] = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}  # as a config spells them
+
+
+def resolve_model(name: str, folder: str | Path = "", source: ModelSpec | None = None) -> ModelSpec:
+    """What a study calls a model -> which weights exactly. Loads nothing."""
+    wanted = source.source if source else name
+    if source:
+        check_name(name, "the label of a model")
+    revision = source.revision if source else None
+    if wanted in EMBEDDED:
+        return ModelSpec(label=name, source=wanted, revision=EMBEDDED[wanted].revision)
+    if wanted in PRESETS:
+        return ModelSpec(label=name, source=PRESETS[wanted].hub, revision=revision or PRESETS[wanted].revision)
+    for path in (Path(wanted), Path(folder) / wanted):
+        if path.is_dir():
+            label = name if source else as_name(path.resolve().name)
+            return ModelSpec(label=label, source=str(path.resolve()), revision=folder_fingerprint(path))
+    if wanted.startswith((".", "/", "~")) or "/" not in wanted:
+        known = nearest(wanted, [*EMBEDDED, *PRESETS])
+        raise ModelError(f"model '{wanted}': no such folder, embedded model or preset; {known} or a hub id org/name")
+    hub_id, _, at = wanted.partition("@")
+    preset = preset_of(hub_id)
+    label = name if source else preset.label if preset else _own_label(hub_id)
+    check_name(label, f"model '{shown(wanted)}': its label")
+    return ModelSpec(label=label, source=hub_id, revision=revision or at or (preset.revision if preset else None))
+
+
+def _own_label(hub_id: str) -> str:
+    """The last part of a hub id, unless that is the label of other weights."""
+    label = hub_id.split("/")[-1].lower()
+    return hub_id.replace("/", "-").lower() if label in PRESETS or label in EMBEDDED else label
+
+
+TOKENIZER_FILES = (
+    "tokenizer*",
+    "vocab*",
+    "merges.txt",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template*",
+)
+
+
+def folder_fingerprint(path: Path) -> str:
+    """Identifies a model folder by every byte of its config, weights and tokenizer."""
+    if not (path / "config.json").is_file():
+        raise ModelError(f"{path}: no config.json; expected a model folder as save_pretrained writes it")
+    weights = sorted(path.glob("*.safetensors"))
+    if not weights:
+        raise ModelError(
+            f"{path}: no .safetensors file; convert the weights with save_pretrained(safe_serialization=True)"
+        )
+    words = sorted({file for pattern in TOKENIZER_FILES for file in path.glob(pattern) if file.is_file()})
+    told = [[file.name, known_hash(file)] for file in (path / "config.json", *weights, *words)]
+    return f"folder:{content_hash(told)}"
+
+
+def model_path(spec: ModelSpec) -> str:
+    """What from_pretrained is given; weights that are not those of the spec are refused."""
+    if spec.source not in EMBEDDED:
+        _check_folder(spec)
+        return spec.source
+    if not is_fetched(spec.source) and spec.source == MADE_HERE:
+        fetch(spec.source, lambda _: None)
+    if not is_fetched(spec.source):
+        raise ModelError(f"model '{spec.source}' is not in the cache; run: oodles fetch {spec.source}")
+    check_fetched(spec.source)
+    return str(model_folder(spec.source))
+
+
+def _check_folder(spec: ModelSpec) -> None:
+    if not (spec.revision or "").startswith("folder:"):
+        return
+    found = folder_fingerprint(Path(spec.source))
+    if found != spec.revision:
+        raise ModelError(
+            f"{spec.source}: holds other weights, config or tokenizer ({found}) than the study began with"
+            f" ({spec.revision}); restore them, or choose another --out"
+        )
+
+
+def _require_transformers(what: str) -> None:
+    try:
+        import transformers  # noqa: F401
+    except ImportError:
+        raise MissingExtraError(what, "data") from None
+
+
+def _switched_off() -> bool:
+    return os.environ.get("HF_HUB_OFFLINE", "").strip().upper() in ("1", "ON", "YES", "TRUE")
+
+
+def _cache() -> str | None:
+    """HF_HOME is honoured by the library; HF_CACHE_DIR, which much public code uses, only if it is passed on."""
+    return os.environ.get("HF_CACHE_DIR")
+
+
+def require_training(what: str) -> None:
+    """Say which extra is missing before any work starts."""
+    try:
+        import peft  # noqa: F401
+        import torch  # noqa: F401
+        import transformers  # noqa: F401
+    except ImportError:
+        raise MissingExtraError(what, "train") from None
+
+
+def load_config(spec: ModelSpec) -> Any:
+    """The model's config; needs transformers, no torch."""
+    _require_transformers("reading a model's config")
+    from transformers import AutoConfig
+
+    return _from_pretrained(AutoConfig, spec)
+
+
+def load_tokenizer(spec: ModelSpec) -> Any:
+    """The model's tokenizer; pads with eos where it has no pad token. Needs transformers, no torch."""
+    _require_transformers("loading a tokenizer")
+    from transformers import AutoTokenizer
+
+    tokenizer = _from_pretrained(AutoTokenizer, spec)
+    if tokenizer.pad_token_id is None:
+        if tokenizer.eos_token_id is None:
+            raise ModelError(f"model '{spec.label}': its tokenizer has neither a pad nor an eos token; set one")
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def load_model(spec: ModelSpec, precision: Precision = "auto") -> torch.nn.Module:
+    """The base model in the precision asked for, on the best device here."""
+    require_training("loading a model")
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision_of(spec, precision)]
+    model = _from_pretrained(AutoModelForCausalLM, spec, dtype=dtype, use_safetensors=True)
+    return model.to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def free_memory() -> None:
+    """Give back what a model held: a Trainer and its callbacks point at each other, and are not gone by themselves."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def outline_model(spec: ModelSpec) -> torch.nn.Module:
+    """The model's modules and shapes, built from its config alone: no weights are downloaded or held."""
+    require_training("looking into a model")
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    config = load_config(spec)
+    with _quiet_loading(), _as_model_error(spec), torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+
+
+def precision_of(spec: ModelSpec, precision: Precision = "auto") -> Precision:
+    """fp32, bf16 or fp16: what is asked for, else a preset's own, else what the model's config states."""
+    if precision != "auto":
+        return precision
+    if preset := preset_of(spec.source):
+        return preset.precision
+    if spec.source in EMBEDDED:
+        return "fp32"  # they are written so, here
+    stated = _stated_dtype(spec)
+    if stated not in DTYPES:
+        raise ModelError(
+            f"model '{spec.label}': its config states dtype {stated}, expected {', '.join(DTYPES)};"
+            f" set [train] precision (--precision) to {', '.join(BYTES)}"
+        )
+    return DTYPES[stated]
+
+
+def _stated_dtype(spec: ModelSpec) -> str:
+    """A folder's config is read as it stands, so that a study can be expanded without transformers."""
+    if Path(spec.source).is_dir():
+        try:
+            held = load_json(Path(spec.source) / "config.json")
+            found = misfit(held, {"dtype?": (str, None), "torch_dtype?": (str, None)})
+        except (OSError, ValueError) as error:
+            found = first_line(error)
+        if found:
+            raise ModelError(f"{spec.source}: its config.json cannot be read ({found}); write it anew")
+        return str(held.get("dtype") or held.get("torch_dtype") or "float32")
+    return str(load_config(spec).dtype or "float32").removeprefix("torch.")
+
+
+def slow_here(spec: ModelSpec, precision: str) -> str:
+    """A caveat where half precision is slow: on a CPU. Otherwise nothing."""
+    import torch
+
+    if precision == "fp32" or torch.cuda.is_available():
+        return ""
+    return (
+        f"{spec.label} is loaded in {precision}, which is slow on a CPU;"
+        " precision fp32 is faster here and takes twice the memory"
+    )
+
+
+def attach_lora(model: torch.nn.Module, lora: Lora, seed: int, spec: ModelSpec | None = None) -> torch.nn.Module:
+    """A PEFT model; the adapter's first weights come from `seed` alone."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    targets = targets_of(model, lora, spec)
+    config = LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        bias=lora.bias,
+        target_modules=list(targets),
+        fan_in_fan_out=_stores_transposed(model, targets),
+        task_type="CAUSAL_LM",
+    )
+    torch.manual_seed(seed)
+    try:
+        return get_peft_model(model, config)
+    except ValueError as error:
+        raise ModelError(f"LoRA cannot be attached: {str(error).splitlines()[0]}; set [lora] targets") from None
+
+
+def targets_of(model: torch.nn.Module, lora: Lora, spec: ModelSpec | None = None) -> tuple[str, ...]:
+    """The modules that LoRA adapts: those the study names, else the preset's, else the attention projections found."""
+    preset = preset_of(spec.source) if spec else None
+    return lora.targets or (preset.targets if preset else find_targets(model))
+
+
+def find_targets(model: torch.nn.Module) -> tuple[str, ...]:
+    """The attention projections of any architecture: as much of their names as no other layer's name ends in."""
+    layers = [name for name, module in model.named_modules() if _is_projection(module)]
+    inside = [name for name in layers if any(_is_attention(part) for part in name.split(".")[:-1])]
+    outside = set(layers).difference(inside)
+    if not inside:
+        raise ModelError("no attention projection was found to adapt; name the modules in [lora] targets")
+    return tuple(sorted({_shortest_end(name, outside) for name in inside}))
+
+
+def _is_projection(module: torch.nn.Module) -> bool:
+    import torch
+    from transformers.pytorch_utils import Conv1D  # GPT-2's linear layer
+
+    return isinstance(module, (torch.nn.Linear, Conv1D))
+
+
+def _is_attention(part: str) -> bool:
+    return "attn" in part.lower() or "attention" in part.lower()
+
+
+def _shortest_end(name: str, others: set[str]) -> str:
+    """GPT-2 has a c_proj in its attention and one in its MLP: `attn.c_proj` tells them apart."""
+    parts = name.split(".")
+    ends = [".".join(parts[-n:]) for n in range(1, len(parts) + 1)]
+    return next(end for end in ends if not any(other.endswith(f".{end}") for other in others))
+
+
+def _stores_transposed(model: torch.nn.Module, targets: tuple[str, ...]) -> bool:
+    """Whether the targets are GPT-2's kind of layer, which PEFT must be told."""
+    from transformers.pytorch_utils import Conv1D
+
+    ends = tuple(f".{target}" for target in targets)
+    return any(isinstance(module, Conv1D) and name.endswith(ends) for name, module in model.named_modules())
+
+
+def _from_pretrained(kind: Any, spec: ModelSpec, **more: Any) -> Any:
+    """What `kind` loads: from a folder, the hub, or only the cache if the hub gives no answer.
+
+    Unless trust_remote_code is False, transformers may ask on the terminal.
+    """
+    path, revision = model_path(spec), _commit(spec)
+    away = "" if Path(path).is_dir() or _switched_off() else unreachable(path, revision)
+    more |= {"revision": revision, "cache_dir": _cache(), "trust_remote_code": False, "local_files_only": bool(away)}
+    with _quiet_loading(), _as_model_error(spec, away):
+        return kind.from_pretrained(path, **more)
+
+
+def _commit(spec: ModelSpec) -> str:
+    """A hub revision; folders and embedded models are pinned by their content instead."""
+    if spec.revision is None or ":" in spec.revision:
+        return "main"
+    return spec.revision
+
+
+@contextlib.contextmanager
+def _as_model_error(spec: ModelSpec, away: str = "") -> Iterator[None]:
+    """One line for what goes wrong; `away` says why the hub was not asked."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except SafetensorError as error:
+        raise ModelError(f"model '{spec.source}' cannot be loaded: its weights are damaged ({error})") from None
+    except OodlesError:
+        raise
+    except Exception as error:  # of a file that is damaged or of another kind the libraries say so in many ways
+        reason = _plainly(" ".join(str(error).split()) or type(error).__name__, away)
+        offline = "; the hub is switched off (HF_HUB_OFFLINE)" if _switched_off() else ""
+        raise ModelError(f"model '{spec.source}' cannot be loaded: {reason}{offline}") from None
+
+
+def _plainly(reason: str, away: str) -> str:
+    """transformers advises to switch the safeguards off; oodles does not."""
+    if "trust_remote_code" in reason:
+        needs = "it needs code from its own repository (auto_map), which oodles does not run"
+        return f"{needs}; use an architecture that is in transformers"
+    if away:
+        return f"{away}, and it is not (or not whole) in the cache; check the network, or give the model's folder"
+    if "safetensors" in reason and ("no file named" in reason or "does not appear to have" in reason):
+        lacks = "it has no safetensors, and pickled weights are not loaded"
+        return f"{lacks}; name a revision that has them, or convert a copy with save_pretrained"
+    return _first_sentences(reason)
+
+
+def _first_sentences(text: str, most: int = 300) -> str:
+    """As many whole sentences as fit, at least one; some errors go on to list every architecture there is.
+
+    >>> _first_sentences("It failed. Look at a.b, c and d. " + "More. " * 99, 36)
+    'It failed. Look at a.b, c and d.'
+    """
+    first, *others = text.split(". ")
+    for other in others:
+        if len(first) + len(other) + 3 > most:
+            return first + "."
+        first = f"{first}. {other}"
+    return first if len(first) <= most else f"{first[:most].rsplit(' ', 1)[0]} ..."
+
+
+@contextlib.contextmanager
+def _quiet_loading() -> Iterator[None]:
+    """Loading bars would tear our own progress apart."""
+    from huggingface_hub.utils import logging as hub_logging
+    from transformers.utils import logging
+
+    was_enabled, level = logging.is_progress_bar_enabled(), hub_logging.get_verbosity()
+    logging.disable_progress_bar()
+    hub_logging.set_verbosity_error()  # it tells every retry, with the whole address
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        hub_logging.set_verbosity(level)
+        if was_enabled:
+            logging.enable_progress_bar()

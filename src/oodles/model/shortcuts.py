@@ -1,0 +1,225 @@
+"""The shortcuts of scoring are checked, not assumed: for the model at hand, on a few of the prompts it will score.
+
+Rows of the head stand for the model's logits if these are the head's product over the whole vocabulary. Packed rows and
+padded batches must give the hidden states (or logits) of a prompt that goes through the model alone. In half precision
+such states differ by rounding, by some percent in a deep model, and a model that ignores positions may not differ by
+much more: there, a packed row must also be nearer to the plain prompt than rows without their mask or positions are.
+
+One check serves all sets of an evaluation. It looks at the longest prompts that share a beginning, because windows and
+other limits of attention show in long ones only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oodles.contracts import content_hash
+from oodles.model.forward import (
+    AGREEMENT,
+    Plan,
+    Way,
+    Withheld,
+    causal_lm,
+    evaluating,
+    head_is_matrix,
+    head_is_plain,
+    hidden_at,
+    hidden_states,
+    is_out_of_memory,
+    logits_at,
+    plain_input,
+    plain_logits,
+)
+from oodles.model.load import free_memory
+from oodles.model.prefix_trees import Row, pack
+
+if TYPE_CHECKING:
+    import torch
+
+AGREEMENT_HALF = 0.1  # as AGREEMENT; SmolLM2 in bf16: 0.02 by rounding, 0.08 without positions, 0.4 without a mask
+TELLING = 0.5  # of the difference that a missing mask or missing positions make, in half precision
+TAIL = 4  # tokens of another prompt, at least, that such a mask hides
+AFFORDABLE = 50  # the longest packed row is checked whole if that costs at most a 50th of the evaluation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Probe:
+    """Rows of a plan, and the item among them that is compared with its plain prompt."""
+
+    plan: Plan
+    batch: tuple[Row, ...]
+    item: int
+
+    @property
+    def length(self) -> int:
+        """Of the plain prompt."""
+        return len(self.plan.sequences[self.item])
+
+    @property
+    def cost(self) -> int:
+        """Tokens to compute: the rows, padded, and the plain prompt."""
+        return len(self.batch) * max(row.length for row in self.batch) + self.length
+
+    @property
+    def hidden(self) -> int:
+        """Tokens of the first prompt that a mask hides from the last."""
+        row = self.batch[0]
+        return row.length - self.length
+
+
+def choose_ways(model: torch.nn.Module, plans: Sequence[Plan]) -> tuple[Plan, ...]:
+    """The plans with the quickest way whose results are those of the plainest one, for this model."""
+    plan, index = min(((plan, _shortest(plan)) for plan in plans), key=lambda found: len(found[0].sequences[found[1]]))
+    plain_head = head_is_matrix(model) and head_is_plain(model, plain_input(model, plan.sequences, index))
+    ways: tuple[Way, ...] = ("rows of head", "model's logits") if plain_head else ("model's logits",)
+    able: list[Way] = []
+    for way in ways:
+        if not _agrees(model, way, [_padded(plan, index)]):
+            continue
+        if _sharing_agrees(model, way, plans):
+            return tuple(replace(plan, way=way) for plan in plans)
+        able.append(way)
+    return tuple(
+        replace(
+            plan,
+            way=able[0] if able else "one by one",
+            packing=pack(plan.sequences, plan.batch_tokens, share=False),
+        )
+        for plan in plans
+    )
+
+
+def signature(model: Any) -> str:
+    """What decides whether a shortcut holds: ways chosen for one model serve another only if these are equal."""
+    inside = causal_lm(model)
+    kinds = sorted({f"{type(m).__module__}.{type(m).__qualname__}" for m in model.modules()})
+    dtypes = sorted({str(p.dtype) for p in model.parameters()})
+    config = {k: v for k, v in inside.config.to_dict().items() if k not in ("_name_or_path", "transformers_version")}
+    return content_hash([kinds, dtypes, str(sorted(config.items(), key=lambda item: item[0]))])
+
+
+# what is looked at
+
+
+def _shortest(plan: Plan) -> int:
+    return int(np.diff(plan.sequences.starts).argmin())
+
+
+def _padded(plan: Plan, index: int) -> _Probe:
+    """The shortest prompt beside the next longer one, if there is one."""
+    lengths = np.diff(plan.sequences.starts)
+    longer = np.flatnonzero(lengths > lengths[index])
+    rows = [Row((index,), (0,), int(lengths[index]))]
+    if len(longer):
+        other = int(longer[lengths[longer].argmin()])
+        rows.append(Row((other,), (0,), int(lengths[other])))
+    return _Probe(plan, tuple(rows), index)
+
+
+def _packed(plans: Sequence[Plan]) -> Iterator[_Probe]:
+    """Every two neighbours in a packed row of which the first goes on after their common beginning."""
+    for plan in plans:
+        sizes = np.diff(plan.sequences.starts)
+        for row in chain.from_iterable(plan.packing.batches):
+            for (a, b), shared in zip(pairwise(row.items), row.shared[1:], strict=True):
+                if sizes[a] > shared:
+                    yield _Probe(plan, (Row((a, b), (0, shared), int(sizes[a] + sizes[b] - shared)),), b)
+
+
+def _whole_row(plans: Sequence[Plan]) -> _Probe:
+    """The longest packed row, as it will be scored, read at its end."""
+    rows = ((plan, row) for plan in plans for row in chain.from_iterable(plan.packing.batches) if row.packed)
+    plan, row = max(rows, key=lambda found: found[1].length)
+    return _Probe(plan, (row,), row.items[-1])
+
+
+def _reach(model: Any) -> float:
+    """The shortest window or chunk of attention that the model's config names."""
+    config = causal_lm(model).config
+    text = (config.get_text_config() if hasattr(config, "get_text_config") else config).to_dict()
+    sizes = [
+        size
+        for name, size in text.items()
+        if ("window" in name or "chunk" in name) and "layers" not in name and "pattern" not in name
+        if isinstance(size, int) and not isinstance(size, bool) and size > 0
+    ]
+    return min(sizes, default=np.inf)
+
+
+# how it is compared
+
+
+def _sharing_agrees(model: torch.nn.Module, way: Way, plans: Sequence[Plan]) -> bool:
+    """Whether packed rows give what their prompts give alone."""
+    pairs = list(_packed(plans))
+    if not pairs:
+        return True
+    probes = [max(pairs, key=lambda probe: (probe.length, probe.hidden))]
+    row = _whole_row(plans)
+    if row.cost * AFFORDABLE <= sum(plan.tokens for plan in plans) or _reach(model) < row.batch[0].length:
+        probes.append(row)
+    if not _half(model):
+        return _agrees(model, way, probes)
+    telling = min(pairs, key=lambda probe: (probe.hidden < TAIL, probe.cost))
+    return _agrees(model, way, probes) and _mask_and_positions_tell(model, way, telling)
+
+
+def _agrees(model: torch.nn.Module, way: Way, probes: Sequence[_Probe]) -> bool:
+    """Whether these rows give what their prompts give alone; what does not fit into memory is not known to."""
+    most = AGREEMENT_HALF if _half(model) else AGREEMENT
+    return all(_error(model, way, probe) <= most for probe in probes)
+
+
+def _mask_and_positions_tell(model: torch.nn.Module, way: Way, probe: _Probe) -> bool:
+    """Whether a row without its mask, and one without its positions, is clearly further away than the row itself."""
+    error = _error(model, way, probe)
+    without: tuple[Withheld, ...] = ("mask", "positions")
+    return bool(np.isfinite(error)) and all(error <= TELLING * _error(model, way, probe, part) for part in without)
+
+
+def _error(model: torch.nn.Module, way: Way, probe: _Probe, without: Withheld = None) -> float:
+    """How far the probed item is from its plain prompt, as a share of this; infinite if the model takes no such row."""
+    import torch
+
+    with evaluating(model, probe.plan.answer_tokens), torch.inference_mode():
+        try:
+            found = _read(model, way, probe, without)
+        except (TypeError, RuntimeError, AttributeError, ValueError, MemoryError) as error:
+            if is_out_of_memory(error):
+                free_memory()
+            return np.inf  # e.g. an architecture that takes no explicit positions
+        plain = _read_plainly(model, way, probe)
+    return float(((found - plain).norm(dim=-1) / plain.norm(dim=-1)).max())
+
+
+def _read(model: Any, way: Way, probe: _Probe, without: Withheld) -> torch.Tensor:
+    """What the way reads of the probed item: hidden states or logits."""
+    if way == "rows of head":
+        sizes, wanted = hidden_at(model, probe.plan, probe.batch, without)
+        indices = [index for index, _ in sizes]
+        return wanted.split([size for _, size in sizes])[indices.index(probe.item)].double()
+    return _centred(dict(logits_at(model, probe.plan, probe.batch, without))[probe.item])
+
+
+def _read_plainly(model: Any, way: Way, probe: _Probe) -> torch.Tensor:
+    """The same of the prompt alone."""
+    if way == "rows of head":
+        hidden = hidden_states(model, input_ids=plain_input(model, probe.plan.sequences, probe.item))
+        return hidden[0, -probe.plan.sequences.reads_of(probe.item) :].double()
+    alone = Row((probe.item,), (0,), probe.length)
+    return _centred(dict(plain_logits(model, probe.plan, [alone]))[probe.item])
+
+
+def _centred(logits: torch.Tensor) -> torch.Tensor:
+    """A constant added to all logits means nothing."""
+    exact = logits.double()
+    return exact - exact.mean(dim=-1, keepdim=True)
+
+
+def _half(model: torch.nn.Module) -> bool:
+    return bool(next(model.parameters()).element_size() < 4)

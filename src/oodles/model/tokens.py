@@ -1,0 +1,273 @@
+"""Prompts -> token ids: what stands before a text, the answers as they continue it, and what is shortened to fit.
+
+Needs a tokenizer, no model and no torch. Only the field that the pattern names in `truncate` is ever shortened, at its
+end; the question and the answers stay whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zipfile
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oodles.contracts import Prompt, PromptSet, content_hash
+from oodles.errors import DataError, ModelError, StoreError, first_line
+from oodles.model.embedded import cache_dir
+from oodles.model.prefix_trees import Ints, Tokens
+
+AT_ONCE = 4096  # prompts tokenised together
+CACHE_VERSION = 1  # raise it when the same input gives other tokens
+JOINED = 64  # prompts of a set on which it is checked that an answer leaves their tokens alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Encoded:
+    """A set in tokens: those of all prompts, one after the other."""
+
+    tokens: Tokens
+    starts: Ints  # where each prompt begins, and the end of the last
+    targets: tuple[tuple[int, ...], ...]  # tokens of each answer
+    shortened: tuple[str, ...] = ()  # ids of the prompts that were shortened
+
+    @property
+    def prompts(self) -> list[list[int]]:
+        """Each prompt's tokens."""
+        return [part.tolist() for part in np.split(self.tokens, self.starts[1:-1])]
+
+    @property
+    def lengths(self) -> Ints:
+        return np.diff(self.starts)
+
+
+def encode(tokenizer: Any, prompts: PromptSet, limit: int | None = None) -> Encoded:
+    """Token ids of every prompt and of every answer; prompts over the limit are shortened or refused.
+
+    Parameters
+    ----------
+    limit : what the model can take; the set's own `max_tokens` holds if it is smaller.
+    """
+    if not prompts.prompts:
+        raise DataError(f"{prompts.name}: no prompts to score")
+    for prompt in prompts.prompts:
+        if not prompt.text.strip():
+            raise DataError(f"{prompts.name}: prompt {prompt.id} is empty; expected a text")
+    texts = [wrap(tokenizer, p.text, prompts.chat) for p in prompts.prompts]
+    start = [] if prompts.chat else start_tokens(tokenizer)
+    step = max(1, len(texts) // JOINED)
+    targets = answer_tokens(tokenizer, prompts.answers, texts[::step])
+    room = most_tokens(prompts, limit, targets)
+    flat, sizes, shortened = array("i"), [0], []
+    for first in range(0, len(texts), AT_ONCE):  # a large set is never all in lists of numbers
+        part = prompts.prompts[first : first + AT_ONCE]
+        for prompt, ids in zip(part, bare_tokens(tokenizer, texts[first : first + AT_ONCE]), strict=True):
+            if room is not None and len(start) + len(ids) > room:
+                ids = _shorten(tokenizer, prompts, prompt, room - len(start), len(start) + len(ids))
+                shortened.append(prompt.id)
+            flat.extend([*start, *ids])
+            sizes.append(len(start) + len(ids))
+    return Encoded(
+        tokens=np.array(flat, dtype=np.int32),
+        starts=np.cumsum(sizes, dtype=np.int64),
+        targets=targets,
+        shortened=tuple(shortened),
+    )
+
+
+def encode_once(tokenizer: Any, prompts: PromptSet, limit: int | None = None) -> Encoded:
+    """As `encode`, kept on disk: the same texts are tokenised once per tokenizer, whoever asks."""
+    return encode_all(tokenizer, [prompts], limit)[0]
+
+
+def encode_all(tokenizer: Any, sets: Sequence[PromptSet], limit: int | None = None) -> list[Encoded]:
+    """As `encode_once`, of several sets."""
+    identity, folder = _identity(tokenizer), _cache_folder()
+    if identity is None or folder is None:
+        return [encode(tokenizer, prompts, limit) for prompts in sets]
+    found = []
+    for prompts in sets:
+        path = folder / f"{_cache_key(identity, tokenizer, prompts, limit)}.npz"
+        kept = _read_cache(path)
+        if kept is None:
+            kept = encode(tokenizer, prompts, limit)
+            _write_cache(path, kept)
+        found.append(kept)
+    return found
+
+
+def _cache_folder() -> Path | None:
+    """Where tokens are kept; None without a home folder."""
+    try:
+        return cache_dir() / "tokens"
+    except StoreError:
+        return None
+
+
+def _identity(tokenizer: Any) -> list[Any] | None:
+    """What tells a tokenizer from others; None if nothing does."""
+    try:
+        return [content_hash([tokenizer.backend_tokenizer.to_str()]), start_tokens(tokenizer)]
+    except AttributeError:
+        return None
+
+
+def _cache_key(identity: Sequence[Any], tokenizer: Any, prompts: PromptSet, limit: int | None) -> str:
+    """What decides the tokens."""
+    template = str(getattr(tokenizer, "chat_template", "")) if prompts.chat else ""
+    cuts = [p.cut for p in prompts.prompts]
+    return content_hash([CACHE_VERSION, *identity, template, prompts.hash, cuts, limit])
+
+
+def _read_cache(path: Path) -> Encoded | None:
+    try:
+        # opened here, because numpy leaves a damaged file open
+        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as held:
+            ends = np.cumsum(held["target_sizes"])
+            targets = tuple(tuple(map(int, part)) for part in np.split(held["targets"], ends[:-1]))
+            shortened = tuple(map(str, held["shortened"]))
+            return Encoded(tokens=held["tokens"], starts=held["starts"], targets=targets, shortened=shortened)
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None  # not there, or damaged: made anew
+
+
+def _write_cache(path: Path, encoded: Encoded) -> None:
+    """Best effort: without a cache everything works, only slower."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with aside.open("wb") as handle:
+            np.savez(
+                handle,
+                tokens=encoded.tokens,
+                starts=encoded.starts,
+                targets=np.array([token for target in encoded.targets for token in target], dtype=np.int64),
+                target_sizes=np.array([len(target) for target in encoded.targets], dtype=np.int64),
+                shortened=np.array(encoded.shortened, dtype=np.str_),
+            )
+        aside.replace(path)
+    except OSError:
+        pass
+    finally:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
+
+
+def most_tokens(prompts: PromptSet, limit: int | None, targets: Sequence[Sequence[int]]) -> int | None:
+    """How many tokens a prompt may have, so that prompt and answer fit."""
+    given = [n for n in (limit, prompts.max_tokens) if n is not None]
+    return min(given) - max(len(t) for t in targets) + 1 if given else None
+
+
+def bare_tokens(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
+    """Tokens of the texts alone, nothing put before or after them."""
+    # transformers warns of long texts here, which are seen to afterwards
+    return list(tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"])
+
+
+def start_tokens(tokenizer: Any) -> list[int]:
+    """What the tokenizer puts before a text; what it puts after (some add eos) would hide the answer position."""
+    bare = list(tokenizer("x", add_special_tokens=False)["input_ids"])
+    full = list(tokenizer("x")["input_ids"])
+    for at in range(len(full) - len(bare) + 1):
+        if full[at : at + len(bare)] == bare:
+            return full[:at]
+    return []
+
+
+def wrap(tokenizer: Any, text: str, chat: bool) -> str:
+    """A text as the model reads it: as it is, or as a user's turn of the tokenizer's chat template."""
+    if not chat:
+        return text
+    if not getattr(tokenizer, "chat_template", None):
+        raise ModelError("the pattern asks for a chat template and the tokenizer has none; set chat = false")
+    turn = [{"role": "user", "content": text}]
+    try:
+        return str(tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True))
+    except Exception as error:  # a template is a program from the model's repository; it runs in Jinja's sandbox
+        raise ModelError(f"the tokenizer's chat template fails ({first_line(error)}); set chat = false") from None
+
+
+def answer_tokens(tokenizer: Any, answers: Sequence[str], texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """The tokens each answer adds to a prompt; refused if joining them changes the prompt's own tokens."""
+    found = []
+    for answer in answers:
+        added, changed = joined_tokens(tokenizer, answer, texts)
+        if changed is not None:
+            raise ModelError(
+                f"answer {answer!r} changes the prompt's tokens when joined to it (prompt ends in {changed[-12:]!r});"
+                " begin the answer with a space, or end the pattern differently"
+            )
+        found.append(added)
+    if len(set(found)) < len(found):
+        raise ModelError(f"answers {list(answers)} have equal tokens; choose answers the tokenizer tells apart")
+    return tuple(found)
+
+
+def joined_tokens(tokenizer: Any, answer: str, texts: Sequence[str]) -> tuple[tuple[int, ...], str | None]:
+    """The tokens that an answer adds to texts, and the first text whose tokens it changes or to which it adds others.
+
+    They are taken from the joined text: alone, an answer may begin otherwise (older Llama tokenizers put a space before
+    every text, so that " Yes" alone begins with two).
+    """
+    added: tuple[int, ...] = ()
+    together = bare_tokens(tokenizer, [text + answer for text in texts])
+    for text, ids, joined in zip(texts, bare_tokens(tokenizer, texts), together, strict=True):
+        rest = tuple(joined[len(ids) :])
+        if joined[: len(ids)] != ids or not rest or (added and rest != added):
+            return added or rest, text
+        added = rest
+    return added, None
+
+
+def context_limit(config: Any) -> int | None:
+    """How many tokens a model takes, by its config; None where it has no such limit."""
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    for name in ("max_position_embeddings", "n_positions", "max_sequence_length", "n_ctx"):
+        value = getattr(text, name, None)
+        if isinstance(value, int) and value > 0:
+            return value
+    return None
+
+
+def _shorten(tokenizer: Any, prompts: PromptSet, prompt: Prompt, room: int, found: int) -> list[int]:
+    """Tokens of the prompt with as much of its field as fits, cut between words where there are any."""
+    if prompt.cut is None:
+        raise DataError(
+            f"{prompts.name}: prompt {prompt.id} has {found} tokens, the limit leaves {room}; "
+            "name the field that may be shortened in the pattern's truncate, or leave the example out"
+        )
+    start, end = prompt.cut
+    field = prompt.text[start:end]
+
+    def tokens(kept: str) -> list[int]:
+        text = prompt.text[:start] + kept + prompt.text[end:]
+        return bare_tokens(tokenizer, [wrap(tokenizer, text, prompts.chat)])[0]
+
+    low, high = 0, len(field)  # characters kept: low fits, high does not
+    if len(tokens("")) > room:
+        raise DataError(
+            f"{prompts.name}: prompt {prompt.id} has over {room} tokens even without '{field[:20]}...'; leave the"
+            " example out or raise the limit"
+        )
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if len(tokens(_at_word(field, middle))) <= room else (low, middle)
+    return tokens(_at_word(field, low))
+
+
+def _at_word(text: str, size: int) -> str:
+    """The first `size` characters, less the word that is cut in two if there is another before it.
+
+    >>> _at_word("one two three", 9)
+    'one two'
+    """
+    kept = text[:size]
+    if size < len(text) and not text[size].isspace() and any(c.isspace() for c in kept.strip()):
+        kept = kept[: max(i for i, c in enumerate(kept) if c.isspace())]
+    return kept.rstrip() if size < len(text) else kept

@@ -1,0 +1,307 @@
+"""Pattern-based fine-tuning through the language-model head: a transformers Trainer with LoRA and our own callback.
+
+The loss is taken at the answer's positions only, so no (batch, length, vocabulary) tensor is built. Training goes on
+from its last checkpoint as if it had never been stopped: a checkpoint holds the adapter, the optimiser, the schedule
+and the state of every random generator.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import Trainer, TrainerCallback, TrainingArguments, get_scheduler
+from transformers.trainer_callback import PrinterCallback
+
+from oodles.contracts import PromptSet, Recipe, Seeds
+from oodles.errors import ModelError
+from oodles.model.forward import causal_lm, head_is_plain, hidden_states, is_out_of_memory
+from oodles.model.tokens import context_limit, encode
+from oodles.runs.schedule import warmup_steps
+from oodles.store.folder import RunFolder, damage_of, disk_errors, log_line, put_folder
+
+KEEP_EVERY = 30.0  # seconds between checkpoints, at most; one more is kept before every evaluation
+OPTIMISERS = {"adamw": "adamw_torch", "adafactor": "adafactor", "sgd": "sgd"}
+
+
+def fine_tune(
+    model: torch.nn.Module,
+    tokenizer: Any,
+    shots: PromptSet,
+    recipe: Recipe,
+    seeds: Seeds,
+    callbacks: Sequence[Any],
+    *,
+    folder: RunFolder | None = None,
+    resume: Path | None = None,
+    keep_at: Callable[[int], bool] = lambda _: False,
+) -> None:
+    """Train the adapters of `model` on the shots, from the checkpoint to resume if there is one.
+
+    The callbacks evaluate on the way; `keep_at(step)` says whether a checkpoint must be kept at a step, before they do.
+    Without a folder, none is kept.
+    """
+    if not any(p.requires_grad for p in model.parameters()):
+        raise ModelError("nothing to train: no parameter of the model requires a gradient; check [lora] targets")
+    candidates = encode_shots(tokenizer, shots, recipe, context_limit(causal_lm(model).config))
+    trainer = AnswerTrainer(
+        model=model,
+        args=_arguments(recipe, seeds),
+        train_dataset=candidates.examples,
+        data_collator=candidates.collate,
+        callbacks=list(callbacks),
+    )
+    trainer.answers, trainer.recipe = candidates, recipe
+    trainer.remove_callback(PrinterCallback)
+    if folder:
+        trainer.callback_handler.callbacks.insert(0, Keeper(trainer, folder, keep_at))
+    with _out_of_memory(recipe, trainer):
+        trainer.train(resume_from_checkpoint=os.fspath(resume) if resume else None)
+
+
+def _arguments(recipe: Recipe, seeds: Seeds) -> TrainingArguments:
+    """What the Trainer is told. It trains on one device, however many are visible."""
+    arguments = TrainingArguments(
+        output_dir=tempfile.gettempdir(),  # nothing is written there
+        num_train_epochs=recipe.epochs,
+        max_steps=recipe.steps or -1,
+        per_device_train_batch_size=recipe.batch_size,
+        gradient_accumulation_steps=recipe.accumulate,
+        gradient_checkpointing=recipe.gradient_checkpointing,
+        gradient_checkpointing_kwargs={"use_reentrant": False} if recipe.gradient_checkpointing else None,
+        learning_rate=recipe.learning_rate,  # its course: see AnswerTrainer.create_scheduler
+        weight_decay=recipe.weight_decay,
+        max_grad_norm=recipe.max_grad_norm,
+        optim=OPTIMISERS[recipe.optimiser],
+        seed=seeds.dropout,
+        data_seed=seeds.order,
+        bf16=recipe.precision == "bf16" and torch.cuda.is_available(),
+        use_cpu=not torch.cuda.is_available(),
+        save_strategy="no",  # see Keeper
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        report_to="none",
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+    )
+    arguments._n_gpu = min(1, arguments.n_gpu)  # with more, the Trainer wraps the model in DataParallel
+    return arguments
+
+
+def learning_rates(optimizer: torch.optim.Optimizer, recipe: Recipe, steps: int) -> LambdaLR:
+    """The schedule of the recipe, over a run's optimiser steps.
+
+    Of w warm-up steps the k-th has k/(w+1) of the learning rate. transformers begins with 0: its first step trains
+    nothing, and is evaluated as if it did. After the warm-up the two are equal.
+    """
+    warmup = 0 if recipe.schedule == "constant" else warmup_steps(steps, recipe.warmup)
+    plain = get_scheduler(recipe.schedule, optimizer, num_warmup_steps=warmup, num_training_steps=steps)
+    own = [partial(_rate, warmup=warmup, steps=steps, after=after) for after in plain.lr_lambdas]
+    return LambdaLR(optimizer, own)
+
+
+def _rate(done: int, *, warmup: int, steps: int, after: Callable[[int], float]) -> float:
+    """The factor of the learning rate once some steps are done; after the last, none is made with it."""
+    if done < warmup:
+        return (done + 1) / (warmup + 1)
+    return after(done) if done < steps else 0.0
+
+
+# what is learnt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Candidates:
+    """The shots as token sequences: each with the right answer, or with every answer it is chosen from.
+
+    `answers` lists the one token of each answer if the loss chooses among such; `each` is how many sequences an example
+    has.
+    """
+
+    examples: list[dict[str, Any]]
+    each: int = 1
+    answers: tuple[int, ...] = ()
+
+    def collate(self, rows: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """Right-padded tokens, and where each answer token is predicted. Padding comes last: causality hides it."""
+        sequences = [s for row in rows for s in row["sequences"]]
+        width = max(len(tokens) for tokens, _ in sequences)
+        reads = [
+            (n, len(tokens) - len(target) + k, token)
+            for n, (tokens, target) in enumerate(sequences)
+            for k, token in enumerate(target)
+        ]
+        row, column, target = (torch.tensor(values) for values in zip(*reads, strict=True))
+        padded = torch.tensor([tokens + [0] * (width - len(tokens)) for tokens, _ in sequences])
+        gold = torch.tensor([r["gold"] for r in rows])
+        return {"tokens": padded, "row": row, "column": column, "target": target, "gold": gold}
+
+    def loss(self, logits: torch.Tensor, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Cross-entropy over the vocabulary at the answer's positions, or over the answers."""
+        if self.answers:
+            return cross_entropy(logits[:, list(self.answers)], inputs["gold"])
+        if self.each == 1:
+            return cross_entropy(logits, inputs["target"])
+        logs = logits.log_softmax(dim=-1).gather(1, inputs["target"][:, None])[:, 0]
+        totals = torch.zeros(len(inputs["tokens"]), device=logs.device).index_add(0, inputs["row"], logs)
+        return cross_entropy(totals.view(-1, self.each), inputs["gold"])
+
+
+def encode_shots(tokenizer: Any, shots: PromptSet, recipe: Recipe, limit: int | None) -> Candidates:
+    """The shots as the loss of the recipe needs them."""
+    encoded = encode(tokenizer, shots, limit)
+    targets = encoded.targets
+    one_token = all(len(t) == 1 for t in targets)
+    every = recipe.loss == "answers" and not one_token
+    examples = [
+        {
+            "sequences": [
+                ([*ids, *target[:-1]], list(target)) for target in (targets if every else [targets[prompt.gold]])
+            ],
+            "gold": prompt.gold,
+        }
+        for ids, prompt in zip(encoded.prompts, shots.prompts, strict=True)
+    ]
+    if recipe.loss == "answers" and one_token:
+        return Candidates(examples=examples, answers=tuple(t[0] for t in targets))
+    return Candidates(examples=examples, each=len(targets) if every else 1)
+
+
+class AnswerTrainer(Trainer):  # type: ignore[misc]
+    """The Trainer with the loss at the answer's positions."""
+
+    loss_is_scaled_for_ga = False  # a per-batch mean
+    answers: Candidates
+    recipe: Recipe
+    lr_scheduler: LambdaLR | None
+    aside = Path(tempfile.gettempdir())  # where a checkpoint is written
+    _plain_head: bool | None = None
+
+    def _get_output_dir(self, trial: Any = None) -> str:
+        return str(self.aside)
+
+    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LambdaLR:
+        if self.lr_scheduler is None:
+            self.lr_scheduler = learning_rates(optimizer or self.optimizer, self.recipe, num_training_steps)
+            self._created_lr_scheduler = True
+        return self.lr_scheduler
+
+    def compute_loss(self, model: Any, inputs: dict[str, torch.Tensor], return_outputs: bool = False, **_: Any) -> Any:
+        logits = self._answer_logits(model, inputs).float()
+        loss = self.answers.loss(logits, inputs)
+        if not torch.isfinite(loss):
+            raise ModelError(
+                f"the loss is {loss.item()} at step {self.state.global_step + 1}; lower [train] learning_rate"
+                f" ({self.args.learning_rate:g}) or look at the data"
+            )
+        return (loss, {"logits": logits}) if return_outputs else loss
+
+    def _answer_logits(self, model: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """(answer tokens, vocabulary): the head sees the answer's positions only."""
+        where = inputs["row"], inputs["column"]
+        if self._plain_head is None:
+            self._plain_head = head_is_plain(model, inputs["tokens"][:1])
+        if self._plain_head:
+            hidden = hidden_states(model, input_ids=inputs["tokens"])
+            return causal_lm(model).get_output_embeddings()(hidden[where])
+        with _last_layer_gives(causal_lm(model).base_model, where):
+            return causal_lm(model)(input_ids=inputs["tokens"], use_cache=False).logits[:, 0]
+
+
+@contextmanager
+def _last_layer_gives(body: torch.nn.Module, where: tuple[torch.Tensor, torch.Tensor]) -> Iterator[None]:
+    """Only some positions leave the last layer: what a model does after it (scaling, soft-capping) sees no others."""
+
+    def pick(_module: Any, _given: Any, output: Any) -> Any:
+        output.last_hidden_state = output.last_hidden_state[where][:, None]
+        return output
+
+    handle = body.register_forward_hook(pick)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+# checkpoints
+
+
+class Keeper(TrainerCallback):  # type: ignore[misc]
+    """Keeps the newest checkpoint of a run: before every evaluation, and at least every half minute."""
+
+    def __init__(self, trainer: AnswerTrainer, folder: RunFolder, keep_at: Callable[[int], bool]) -> None:
+        self._trainer, self._folder, self._keep_at = trainer, folder, keep_at
+        self._last = time.monotonic()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A checkpoint comes before what the other callbacks do at this step."""
+        if self._keep_at(state.global_step) or time.monotonic() - self._last >= KEEP_EVERY:
+            keep_checkpoint(self._trainer, self._folder)
+            self._last = time.monotonic()
+
+
+def keep_checkpoint(trainer: AnswerTrainer, folder: RunFolder) -> None:
+    """Written aside, synced, renamed; then the ones before it go."""
+    trainer.aside = scratch = folder.checkpoints / ".part"
+    step = trainer.state.global_step
+    final = folder.checkpoints / str(step)
+    if final.is_dir():
+        return
+    try:
+        with put_folder(final) as aside:
+            shutil.rmtree(scratch, ignore_errors=True)
+            trainer._save_checkpoint(trainer.model, trial=None)
+            for file in (scratch / f"checkpoint-{step}").iterdir():
+                if file.name not in ("README.md", "training_args.bin"):  # what the Trainer is given again anyway
+                    file.rename(aside / file.name)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    for path in checkpoints(folder):
+        if path != final:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def checkpoints(folder: RunFolder) -> list[Path]:
+    """The checkpoints of a run, oldest first; a folder has its name only when it is whole."""
+    if not folder.checkpoints.is_dir():
+        return []
+    return sorted((p for p in folder.checkpoints.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
+
+
+def last_checkpoint(folder: RunFolder) -> Path | None:
+    """Where training goes on, if it was begun; checkpoints that are not as they were written are dropped."""
+    for path in reversed(checkpoints(folder)):
+        problem = damage_of(path)
+        if not problem:
+            return path
+        log_line(folder, f"checkpoint {path.name} is damaged, and dropped: {problem}")
+        with disk_errors(path):
+            shutil.rmtree(path)
+    return None
+
+
+@contextmanager
+def _out_of_memory(recipe: Recipe, trainer: Trainer) -> Iterator[None]:
+    """Say what to lower."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        step = trainer.state.global_step + 1
+        raise ModelError(
+            f"out of memory in training at step {step} with [train] batch_size {recipe.batch_size}; halve it and double"
+            " accumulate (the same arithmetic), or set gradient_checkpointing = true"
+        ) from None

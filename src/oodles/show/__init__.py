@@ -1,0 +1,1 @@
+"""Results for readers: figures, tables, terminal and report. No statistic is computed here."""

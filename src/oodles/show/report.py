@@ -1,0 +1,399 @@
+"""Results -> one self-contained HTML file. The report shows what the statistics found and computes nothing itself.
+
+>>> from oodles.show.report import write_report
+>>> write_report(table, result, "report.html")  # doctest: +SKIP
+
+Equal input gives equal bytes: no date, no random ids. Nothing is fetched when the file is opened.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import platform
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import matplotlib
+import pandas as pd
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+import oodles
+from oodles.errors import DataError
+from oodles.outputs import begins_with, check_target, write_aside
+from oodles.show import figures, tables
+from oodles.stats.analysis import Analysis
+from oodles.stats.changes import changes as changes_of
+from oodles.stats.longtable import check_table
+from oodles.stats.series import grouped
+from oodles.stats.verdict import Verdict, verdicts
+
+if TYPE_CHECKING:
+    from oodles.stats.correlate import PartialCorrelations
+
+TITLE = "Do these generalisation results generalise?"
+NO_PAIR = "No answer: there is no pair of OOD test sets to compare."
+GENERATOR = b'name="generator" content="oodles '  # stands in the head of every report
+MANY_ROWS = 60  # a longer table is folded; it opens with a click and in print
+
+
+def write_report(
+    table: pd.DataFrame | None,
+    result: PartialCorrelations | Analysis,
+    path: Path | str,
+    *,
+    runs: Sequence[Mapping[str, Any]] = (),
+    title: str | None = None,
+) -> Path:
+    """Write the report and return its path.
+
+    Parameters
+    ----------
+    table
+        The long table that was analysed. Results that were read back may come without it, and show no trajectories.
+    result
+        What `partial_correlations` returned, or an `Analysis`, which brings its changes and verdicts.
+    path
+        The HTML file; its folder is made if need be. A report that is there is replaced in one step; any other file
+        is not.
+    runs
+        What was run, a mapping each: any of name, model, train_set, shots, seed, pattern, answers, recipe, steps,
+        status, versions, seconds, caveats, and whatever else is worth telling.
+    title
+        The heading.
+
+    Raises
+    ------
+    DataError
+        There is no table, and the result is no `Analysis`, which would bring its changes.
+    StoreError
+        The file cannot be written, or another file is in its place.
+    """
+    check_report(Path(path))
+    page = _template().render(_page(table, result, runs, title or TITLE))
+    return write_aside(Path(path), lambda aside: aside.write_text(page, encoding="utf-8", newline="\n"))
+
+
+def check_report(path: Path) -> None:
+    """Refuse to put a report in the place of another file."""
+    check_target(path, lambda held: begins_with(held, GENERATOR))
+
+
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("oodles.show"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("report.html")
+
+
+# what the page holds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One test set over the steps."""
+
+    name: str
+    accuracy: Markup
+    share: Markup | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One group: everything that is shown about it."""
+
+    anchor: str
+    label: str
+    verdict: str
+    descriptive: bool
+    caveats: list[str]
+    change_figure: Markup | None
+    change_sheet: tables.Sheet | None
+    cards: list[Card]
+    heatmaps: list[Markup]
+    pairs: tables.Sheet | None
+    fits: tables.Sheet | None
+
+
+def _page(
+    table: pd.DataFrame | None, result: PartialCorrelations | Analysis, runs: Sequence[Mapping[str, Any]], title: str
+) -> dict[str, Any]:
+    found, changes, said = _parts(table, result)
+    settings: Mapping[str, Any] = found.settings
+    metric = str(settings.get("metric") or "accuracy")
+    checked = None if table is None else check_table(table, in_domain=settings.get("in_domain"))[0]
+    answer = None if checked is None else _answer(checked, runs)
+    drawer = _Drawer(table=checked, found=found, changes=changes, metric=metric, answer=answer)
+    return {
+        "title": title,
+        "facts": "" if checked is None else _facts(checked),
+        "sections": [_section(drawer, verdict, i) for i, verdict in enumerate(said)],
+        "caveats": list(found.caveats),
+        "answer": answer,
+        "metric": metric.replace("_", " ").capitalize(),
+        "runs": _what_was_run(runs),
+        "settings": {key: _shown(value) for key, value in _flat(settings)},
+        "versions": _versions(),
+        "oodles_version": oodles.__version__,
+        "many_rows": MANY_ROWS,
+    }
+
+
+def _parts(
+    table: pd.DataFrame | None, result: PartialCorrelations | Analysis
+) -> tuple[PartialCorrelations, pd.DataFrame, list[Verdict]]:
+    """The result, its changes and a verdict for every group, from whichever record holds them."""
+    if isinstance(result, Analysis):
+        found, changes, said = result.result, result.changes, list(result.verdicts)
+    elif table is None:
+        raise DataError(
+            "a report without a table of scores needs an Analysis, as analyse() returns or read_results() reads it"
+        )
+    else:
+        settings: Mapping[str, Any] = {"by": (), **result.settings}
+        chosen = {k: settings[k] for k in ("by", "unit", "metric", "level", "in_domain") if k in settings}
+        found, changes = result, changes_of(table, **chosen)
+        said = list(verdicts(result)) if len(result.table) else []
+    by = figures.columns_before(changes, "test_set")
+    silent = [group for group, _ in grouped(changes, by) if all(group != v.group for v in said)]
+    return found, changes, [*said, *(Verdict(group=g, n_runs=0, descriptive=False, sentence=NO_PAIR) for g in silent)]
+
+
+def _section(drawer: _Drawer, verdict: Verdict, number: int) -> Section:
+    group = verdict.group
+    pairs = drawer.rows(drawer.found.table, group)
+    changed = drawer.rows(drawer.changes, group)
+    fits = drawer.rows(drawer.found.fits, group)
+    moved = bool(changed["change"].notna().any())
+    return Section(
+        anchor=f"group-{number + 1}",
+        label=figures.label_of(group),
+        verdict=verdict.sentence,
+        descriptive=verdict.descriptive,
+        caveats=_caveats(pairs, changed, known=drawer.found.caveats),
+        change_figure=drawer.changes_of(group) if moved else None,
+        change_sheet=tables.changes_sheet(figures.by_change(changed.reset_index(drop=True))) if moved else None,
+        cards=list(drawer.cards(group)),
+        heatmaps=[drawer.heatmap(group, kind) for kind in dict.fromkeys(pairs["within"])] if len(pairs) else [],
+        pairs=tables.pairs_sheet(drawer.found, group=group, full=True) if len(pairs) else None,
+        fits=tables.fits_sheet(drawer.found.fits, group=group) if len(fits) else None,
+    )
+
+
+def _caveats(pairs: pd.DataFrame, changes: pd.DataFrame, known: Sequence[str], most: int = 12) -> list[str]:
+    """Each caveat once, with how many pairs it concerns; what the whole report says already is not repeated."""
+    names = {*pairs["a"], *pairs["b"]} if len(pairs) else set(changes["test_set"])
+    texts = tables.fold((c for frame in (pairs, changes) for row in frame["caveats"] for c in row), names)
+    concerned: dict[str, set[tuple[str, str]]] = {text: set() for text in texts.values()}
+    for pair in pairs.to_dict("records"):
+        for caveat in pair["caveats"]:
+            concerned[texts[caveat]].add((pair["a"], pair["b"]))
+    total = len({(p["a"], p["b"]) for p in pairs.to_dict("records")})
+    counts = {text: f" ({len(of)} of {total} pairs)" if 0 < len(of) < total else "" for text, of in concerned.items()}
+    lines = [text + count for text, count in counts.items() if text not in known]
+    return lines if len(lines) <= most else [*lines[:most], f"and {len(lines) - most} more, beside their numbers"]
+
+
+def _facts(table: pd.DataFrame) -> str:
+    """What was compared, in a line."""
+    ood = table.loc[table["role"] == "ood", "test_set"].nunique()
+    steps = sorted(table["step"].unique())
+    facts = [
+        _some(table["model"], "models"),
+        _some(table["train_set"], "train sets", before="trained on "),
+        _count(table["run"].nunique(), "run"),
+        _count(ood, "OOD test set"),
+        f"step {steps[0]:g}" if len(steps) == 1 else f"{len(steps)} steps, {steps[0]:g} to {steps[-1]:g}",
+    ]
+    return " · ".join(filter(None, facts))
+
+
+def _some(names: pd.Series[Any], what: str, before: str = "") -> str:
+    known = list(dict.fromkeys(map(str, names.dropna())))
+    return before + ", ".join(known) if len(known) <= 3 and known else f"{len(known)} {what}" if known else ""
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _answer(table: pd.DataFrame, runs: Sequence[Mapping[str, Any]]) -> str | None:
+    """The first answer as the runs have it; the table alone does not tell which one is first."""
+    answers = [str(a).strip() for run in runs[:1] for a in run.get("answers") or ()]
+    return next((a for a in answers[:1] if (table["metric"] == f"share:{a}").any()), figures.first_answer(table))
+
+
+# figures inside the page
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Drawer:
+    """Draws the figures of the page and numbers them, so that no two share an id."""
+
+    table: pd.DataFrame | None
+    found: PartialCorrelations
+    changes: pd.DataFrame
+    metric: str
+    answer: str | None
+    drawn: int = 0
+
+    def rows(self, frame: pd.DataFrame, group: Mapping[str, Any]) -> pd.DataFrame:
+        return figures.of_group(frame, group) if len(frame) else frame
+
+    def changes_of(self, group: Mapping[str, Any]) -> Markup:
+        label = "Change from the first to the last step per test set, with intervals; the numbers are in the table."
+        return self._svg(figures.plot_changes(self.changes, group=group), label)
+
+    def heatmap(self, group: Mapping[str, Any], kind: str) -> Markup:
+        pairs = len(self.rows(self.found.table, group)[["a", "b"]].drop_duplicates())
+        label = (
+            f"Heatmap of the partial correlations of {pairs} pairs of OOD test sets, {kind}; the table has the numbers."
+        )
+        return self._svg(figures.plot_correlations(self.found, group=group, within=kind), label)
+
+    def cards(self, group: Mapping[str, Any]) -> Iterator[Card]:
+        if self.table is None:
+            return
+        rows = self.rows(self.table, group)
+        shares = set(rows.loc[rows["metric"] == f"share:{self.answer}", "test_set"])
+        scores = rows[rows["metric"] == self.metric]
+        outside = scores.loc[scores["role"] == "ood", "test_set"].unique()
+        for name in outside if len(outside) else scores["test_set"].unique():
+            yield Card(
+                name=name,
+                accuracy=self._accuracy(self.table, group, name),
+                share=self._share(self.table, group, name) if name in shares else None,
+            )
+
+    def _accuracy(self, table: pd.DataFrame, group: Mapping[str, Any], name: str) -> Markup:
+        drawn = figures.plot_trajectories(table, group=group, metric=self.metric, test_sets=[name], bare=True)
+        return self._svg(drawn, f"{self.metric} on {name} over the steps, beside in-domain.", wide=True)
+
+    def _share(self, table: pd.DataFrame, group: Mapping[str, Any], name: str) -> Markup:
+        drawn = figures.plot_shares(table, group=group, answer=self.answer, test_sets=[name], bare=True)
+        return self._svg(drawn, f"Share of {self.answer} on {name} over the steps.", wide=True)
+
+    def _svg(self, figure: Figure, label: str, *, wide: bool = False) -> Markup:
+        self.drawn += 1
+        return _inline(figure, f"f{self.drawn}", label, fixed=not wide)
+
+
+# Colours that follow the page from light to dark.
+_VARIABLES = {
+    figures.INK: "ink",
+    figures.MUTED: "muted",
+    figures.GRID: "grid",
+    figures.OOD: "ood",
+    figures.IN_DOMAIN: "in-domain",
+    figures.SHARE: "share",
+}
+
+
+def _inline(figure: Figure, prefix: str, label: str, *, fixed: bool) -> Markup:
+    """A figure as an SVG element that can stand in a page beside others."""
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "oodles"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # the reader's browser has the fonts
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = _own_ids(svg, prefix)
+    for colour, name in _VARIABLES.items():
+        svg = svg.replace(colour, f"var(--{name})")
+    width, height = (72 * inches for inches in figure.get_size_inches())
+    style = f"width:100%;min-width:{0.85 * width:.0f}px;max-width:{1.4 * width:.0f}px" if fixed else ""
+    opening = Markup('<svg role="img" aria-label="{}" viewBox="0 0 {} {}" style="{}">').format(
+        label, f"{width:g}", f"{height:g}", style
+    )
+    return Markup(re.sub(r"<svg[^>]*>", lambda _: str(opening), svg, count=1).strip())
+
+
+def _own_ids(svg: str, prefix: str) -> str:
+    """Keep the ids that something refers to, and tell them apart from those of the other figures."""
+    svg = svg.replace("xlink:href", "href")
+    used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', svg))
+    svg = re.sub(r' id="([^"]*)"', lambda m: f' id="{prefix}-{m[1]}"' if m[1] in used else "", svg)
+    return re.sub(r'(url\(#|href="#)', rf"\g<1>{prefix}-", svg)
+
+
+# what was run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Runs:
+    """What all runs share, what tells them apart, and their caveats."""
+
+    count: int
+    shared: dict[str, str]
+    columns: list[str]
+    rows: list[list[str]]
+    caveats: list[str]
+
+
+def _what_was_run(runs: Sequence[Mapping[str, Any]]) -> _Runs:
+    told = [{key: _shown(value) for key, value in _flat(run) if key != "caveats"} for run in runs]
+    keys = list(dict.fromkeys(key for run in told for key in run))
+    shared = [key for key in keys if len({run.get(key) for run in told}) == 1]
+    apart = [key for key in keys if key not in shared]
+    return _Runs(
+        count=len(runs),
+        shared={key: told[0][key] for key in shared},
+        columns=apart,
+        rows=[[run.get(key, tables.MISSING) for key in apart] for run in told] if apart else [],
+        caveats=_run_caveats(runs),
+    )
+
+
+def _run_caveats(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    of: dict[str, list[str]] = {}
+    for i, run in enumerate(runs):
+        for caveat in run.get("caveats") or ():
+            of.setdefault(str(caveat), []).append(str(run.get("name", f"run {i + 1}")))
+    return [c if len(names) == len(runs) else f"{c} ({', '.join(names)})" for c, names in of.items()]
+
+
+def _flat(mapping: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """`recipe.epochs` from a mapping inside a mapping."""
+    for key, value in mapping.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
+
+
+def _shown(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return tables.MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(_shown(v) for v in value) or "none"
+    text = str(value)
+    return text if text == text.strip() else f"“{text}”"  # a space before an answer matters
+
+
+def _versions() -> dict[str, str]:
+    names = ("numpy", "scipy", "pandas", "matplotlib")
+    return {"oodles": oodles.__version__, "Python": platform.python_version(), **{n: _version(n) for n in names}}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

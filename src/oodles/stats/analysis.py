@@ -1,0 +1,346 @@
+"""The whole analysis as one value: compute it, write it, read it back, show it on a terminal.
+
+Try it::
+
+    found = analyse(table, records)
+    write_results(found, Path("results"))
+    render_terminal(found, Console())
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from oodles import __version__
+from oodles.errors import DataError, StoreError, first_line, plain, shown
+from oodles.files import read_frame
+from oodles.outputs import check_target, write_aside
+from oodles.shapes import load_json, misfit
+from oodles.stats.cautions import hardly_differ
+from oodles.stats.changes import changes
+from oodles.stats.correlate import PartialCorrelations, partial_correlations
+from oodles.stats.longtable import as_names, check_table, disarmed
+from oodles.stats.outcomes import Examples
+from oodles.stats.resample import DESCRIPTIVE
+from oodles.stats.verdict import Verdict, verdicts
+
+SCHEMA = 1
+TABLES = ("correlations", "fits", "residuals", "changes", "table")
+SEPARATOR = "; "
+AGAIN = "write the results again with oodles analyse"
+SHAPE = {
+    "oodles": str,
+    "settings": {"by": [str], "metric?": str, "level?": (int, float), "in_domain?": ([str], str, None)},
+    "caveats": [str],
+    "verdicts": [{"group": {...: str}, "n_runs": int, "descriptive": bool, "sentence": str}],
+}
+NEEDED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # columns that hold text, and numbers
+    "correlations": (
+        ("a", "b", "corrected_by", "method", "within", "interval", "correlation"),
+        (
+            *("r", "low", "high", "p_val", "p_holm", "p_bh", "r_corrected", "r_corrected_low", "r_corrected_high"),
+            *("n_runs", "n_units", "n_steps"),
+        ),
+    ),
+    "fits": (("test_set", "method", "within"), ("r2", "edf", "residual_sd", "reliability", "n_runs", "n_steps")),
+    "residuals": (("run", "test_set", "within"), ("step", "value", "fitted", "residual", "low", "high")),
+    "changes": (
+        ("test_set", "role"),
+        ("first_step", "last_step", "first", "last", "change", "low", "high", "n_runs"),
+    ),
+    "table": (("run", "test_set", "role", "metric"), ("step", "value")),
+}
+SUMMARY, UNFINISHED = "results.json", ".results.part"  # written last; there until then
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class Analysis:
+    """Everything that follows from a long table."""
+
+    result: PartialCorrelations
+    changes: pd.DataFrame
+    verdicts: tuple[Verdict, ...]
+    long_table: pd.DataFrame  # the scores themselves, as checked: for whoever draws trajectories
+    version: str = __version__  # of oodles, when it was computed
+
+    @property
+    def robustness(self) -> pd.DataFrame:
+        """Effective robustness: the residuals with their intervals."""
+        return self.result.residuals
+
+
+def analyse(table: pd.DataFrame, records: pd.DataFrame | Examples | None = None, **options: Any) -> Analysis:
+    """Partial correlations, changes over training and a verdict per group.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        A long table.
+    records : pandas.DataFrame or Examples, optional
+        Per-example outcomes.
+    **options
+        As for `partial_correlations`.
+
+    Returns
+    -------
+    Analysis
+    """
+    result = partial_correlations(table, records, **options)
+    shared = {name: options[name] for name in ("by", "unit", "metric", "level", "in_domain") if name in options}
+    checked, _ = check_table(table, in_domain=options.get("in_domain"))
+    return Analysis(
+        result=result, changes=changes(table, **shared), verdicts=verdicts(result), long_table=_plain(checked)
+    )
+
+
+def write_results(analysis: Analysis, out: Path) -> list[Path]:
+    """Write every result as CSV and Parquet beside a `results.json`, which is written last.
+
+    Parameters
+    ----------
+    analysis : Analysis
+        What to write.
+    out : Path
+        A folder, made where absent. Each file is written aside and renamed, so a reader sees whole files only. Earlier
+        results are replaced; other files are not.
+
+    Returns
+    -------
+    list of Path
+        The files.
+    """
+    out = Path(out)
+    check_results(out)
+    written = [write_aside(out / UNFINISHED, lambda path: path.touch())]
+    for name, frame in _frames(analysis).items():
+        written.append(write_aside(out / f"{name}.csv", partial(_as_csv(frame).to_csv, index=False)))
+        written.append(write_aside(out / f"{name}.parquet", partial(frame.to_parquet, index=False)))
+    text = json.dumps(_summary(analysis), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    written.append(write_aside(out / SUMMARY, lambda path: path.write_text(text, encoding="utf-8")))
+    (out / UNFINISHED).unlink(missing_ok=True)
+    return written[1:]
+
+
+def check_results(out: Path, inputs: Iterable[Path] = ()) -> None:
+    """Refuse a folder in which results would take the place of other files."""
+    if out.exists() and not out.is_dir():
+        raise StoreError(f"{out}: is there and is no folder; choose another --out")
+    held = (out / UNFINISHED).is_file() or all((out / name).is_file() for name in (SUMMARY, "correlations.parquet"))
+    for name in (SUMMARY, *(f"{table}.{kind}" for table in TABLES for kind in ("csv", "parquet"))):
+        check_target(out / name, lambda _: held, inputs)
+
+
+def read_results(path: Path) -> Analysis:
+    """Read back what `write_results` wrote, exactly.
+
+    Parameters
+    ----------
+    path : Path
+        The folder, or its `results.json`.
+    """
+    folder = Path(path).parent if Path(path).name == SUMMARY else Path(path)
+    summary = _read_summary(folder)
+    frames = {name: _read_frame(folder / f"{name}.parquet", name, summary["settings"]["by"]) for name in TABLES}
+    result = PartialCorrelations(
+        table=frames["correlations"],
+        fits=frames["fits"],
+        residuals=frames["residuals"],
+        settings=summary["settings"],
+        caveats=tuple(summary["caveats"]),
+    )
+    _check_groups(folder, summary, frames["correlations"])
+    try:
+        told = tuple(Verdict(**verdict) for verdict in summary["verdicts"])
+    except TypeError:
+        raise DataError(f"{folder / SUMMARY}: a verdict has other keys than this version writes; {AGAIN}") from None
+    return Analysis(
+        result=result,
+        changes=frames["changes"],
+        verdicts=told,
+        long_table=_plain(frames["table"]),
+        version=summary["oodles"],
+    )
+
+
+def _check_groups(folder: Path, summary: Any, pairs: pd.DataFrame) -> None:
+    """Every verdict is about a group that has pairs."""
+    by = summary["settings"]["by"]
+    known = set(map(tuple, pairs[by].astype(str).to_numpy()))
+    for verdict in summary["verdicts"]:
+        if set(verdict["group"]) != set(by) or tuple(verdict["group"][name] for name in by) not in known:
+            raise DataError(f"{folder / SUMMARY}: a verdict about a group that has no correlations; {AGAIN}")
+
+
+def _frames(analysis: Analysis) -> dict[str, pd.DataFrame]:
+    result = analysis.result
+    tables = (result.table, result.fits, result.residuals, analysis.changes, analysis.long_table)
+    return dict(zip(TABLES, tables, strict=True))
+
+
+def _plain(table: pd.DataFrame) -> pd.DataFrame:
+    """Names as text or None: a column of mixed kinds has no place in Parquet, and kinds differ between pandas."""
+    table = table.copy()
+    for column in table.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes]]:
+        table[column] = as_names(table[column])
+    return table
+
+
+def _as_csv(frame: pd.DataFrame) -> pd.DataFrame:
+    """Caveats as text, and no text that a spreadsheet would take for a formula."""
+    if "caveats" in frame.columns:
+        frame = frame.assign(caveats=[SEPARATOR.join(said) for said in frame["caveats"]])
+    texts = [column for column in frame.columns if not pd.api.types.is_numeric_dtype(frame[column])]
+    return frame.assign(**{column: disarmed(frame[column]) for column in texts})
+
+
+def _summary(analysis: Analysis) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "oodles": analysis.version,
+        "settings": dict(analysis.result.settings),
+        "caveats": list(analysis.result.caveats),
+        "verdicts": [asdict(verdict) for verdict in analysis.verdicts],
+        "tables": {name: f"{name}.parquet" for name in TABLES},
+    }
+
+
+def _read_summary(folder: Path) -> Any:
+    file = folder / SUMMARY
+    if not file.is_file():
+        raise DataError(f"{folder}: no {SUMMARY}; expected a folder written by oodles analyse")
+    try:
+        summary = load_json(file)
+        found = misfit(summary, {"schema": int})
+    except (OSError, ValueError) as error:
+        found = first_line(error)
+    if found:
+        raise DataError(f"{file}: not a results file ({found}); {AGAIN}")
+    if summary["schema"] != SCHEMA:
+        raise DataError(f"{file}: schema {summary['schema']}, this version reads {SCHEMA}; {AGAIN}")
+    if found := misfit(summary, SHAPE):
+        raise DataError(f"{file}: {found}; {AGAIN}")
+    return summary
+
+
+def _read_frame(file: Path, name: str, by: list[str]) -> pd.DataFrame:
+    """A table of results, if it has the columns that whoever shows it needs."""
+    try:
+        frame = read_frame(file)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file}: cannot be read ({first_line(error)}); {AGAIN}") from None
+    texts, numbers = NEEDED[name]
+    for column in (*by, *texts, *numbers):
+        if column not in frame.columns:
+            raise DataError(f"{file}: no column '{shown(column)}'; {AGAIN}")
+        if column in numbers and not pd.api.types.is_numeric_dtype(frame[column]):
+            raise DataError(f"{file}: column '{column}' holds {frame[column].dtype}, expected numbers; {AGAIN}")
+        if column in texts and not all(isinstance(cell, str) for cell in frame[column]):
+            raise DataError(f"{file}: column '{column}' holds {frame[column].dtype}, expected text; {AGAIN}")
+    if name == "table":
+        return frame
+    if "caveats" not in frame.columns:
+        raise DataError(f"{file}: no column 'caveats'; {AGAIN}")
+    if not all(isinstance(said, np.ndarray) and all(isinstance(s, str) for s in said) for said in frame["caveats"]):
+        raise DataError(f"{file}: column 'caveats' holds {frame['caveats'].dtype}, expected lists of text; {AGAIN}")
+    return frame.assign(caveats=pd.Series([list(map(str, s)) for s in frame["caveats"]], dtype=object))
+
+
+def render_terminal(analysis: Analysis, console: Console) -> None:
+    """A compact table and a coloured heatmap per group, and the verdict."""
+    result = analysis.result
+    by = [str(column) for column in result.settings["by"]]  # type: ignore[attr-defined]
+    for verdict in analysis.verdicts:
+        rows = result.table
+        for column in by:
+            rows = rows[rows[column].astype(str) == verdict.group[column]]
+        title = ", ".join(verdict.group.values()) or "all runs"
+        console.print(Text(title, style="bold"))
+        for within, pairs in rows.groupby("within", sort=False):
+            console.print(_heatmap(pairs, str(within)))
+        console.print(_pair_table(rows))
+        console.print(Text(verdict.sentence))
+        for said in _common(rows):
+            console.print(Text(f"  ! {said}", style="yellow"))
+        console.print()
+    for said in result.caveats:
+        console.print(Text(f"! {said}", style="yellow"))
+
+
+def _common(rows: pd.DataFrame) -> list[str]:
+    """Caveats that all pairs of a group share; the others are counted in the table."""
+    every = [set(said) for said in rows["caveats"]]
+    return [said for said in rows["caveats"].iloc[0] if all(said in one for one in every)]
+
+
+def _heatmap(pairs: pd.DataFrame, within: str) -> Table:
+    names = list(dict.fromkeys([*pairs["a"], *pairs["b"]]))
+    found = {(a, b): r for a, b, r in zip(pairs["a"], pairs["b"], pairs["r"], strict=True)}
+    grid = Table(
+        box=None, padding=(0, 0), pad_edge=False, title=f"r, {within}", title_justify="left", title_style="dim"
+    )
+    grid.add_column(justify="right")
+    grid.add_column(width=1)  # between a row's number and its first value
+    for number in range(1, len(names)):
+        grid.add_column(str(number), justify="center", width=7)
+    for i, name in enumerate(names):
+        cells = [_cell(found.get((names[j], name), found.get((name, names[j])))) for j in range(min(i, len(names) - 1))]
+        grid.add_row(Text(plain(f"{name} {i + 1}"), no_wrap=True, overflow="ellipsis"), "", *cells)
+    return grid
+
+
+def _cell(r: float | None) -> Text:
+    if r is None or not np.isfinite(r):
+        return Text("  –   ", style="dim")
+    strength = min(abs(r), 1.0)
+    fade = int(255 - 150 * strength)
+    colour = f"rgb({fade},{int(255 - 90 * strength)},255)" if r >= 0 else f"rgb(255,{fade},{fade})"
+    return Text(f"{r:+.2f} ", style=f"black on {colour}")
+
+
+def _pair_table(rows: pd.DataFrame) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("pair", "within"):
+        table.add_column(name)
+    raw = ("r raw",) if any(hardly_differ(said) for said in rows["caveats"]) else ()
+    for name in ("r", *raw, "interval", "p (Holm)", "corrected", "runs", "points", "caveats"):
+        table.add_column(name, justify="right")
+    common = set(_common(rows))
+    for row in rows.to_dict("records"):
+        table.add_row(*_pair_cells(row, common, raw=bool(raw)))
+    return table
+
+
+def _pair_cells(row: Mapping[Any, Any], common: set[str], *, raw: bool) -> list[str]:
+    own = len(set(row["caveats"]) - common)
+    p_val = "" if not np.isfinite(row["p_holm"]) else f"{row['p_holm']:.3f}"
+    corrected = _number(row["r_corrected"])
+    if row["corrected_by"] == "range":
+        corrected = f"{_number(row['r_corrected_low'])}..{_number(row['r_corrected_high'])}"
+    return [
+        escape(plain(f"{row['a']} ~ {row['b']}")),
+        str(row["within"]),
+        _number(row["r"]),
+        *([_number(row["r_raw"])] if raw else []),
+        f"{_number(row['low'])} to {_number(row['high'])}",
+        p_val if row["n_units"] >= DESCRIPTIVE else "no test",
+        corrected,
+        str(row["n_runs"]),
+        str(row["n_steps"]),
+        str(own) if own else "",
+    ]
+
+
+def _number(value: float) -> str:
+    return f"{value:+.2f}" if np.isfinite(value) else "–"

@@ -1,0 +1,240 @@
+"""What the table itself warns of: constant answers, in-domain scores at chance, sets that share examples.
+
+Caveats are data. They travel with the numbers they qualify into every table, figure and report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from oodles.stats.estimates import Estimate
+from oodles.stats.longtable import GUESSABLE, chance_level
+from oodles.stats.residuals import centre, fit_design
+from oodles.stats.series import Series
+from oodles.stats.splines import Array
+from oodles.suite.slices import sharing
+
+DRIFTING = 0.5  # correlation of a residual with the share of an answer, in both sets, that is worth saying
+HARDLY = "in-domain scores hardly differ"
+UNKNOWN_SIZE = 2500.0  # examples of a test set that does not tell
+CONSTANT = 0.95  # share of one answer above which answers are nearly constant
+SEPARATORS = ("/", ":", "[")
+
+
+def slice_parents(table: pd.DataFrame) -> dict[str, str]:
+    """Slices in the table whose whole set is in the table too.
+
+    A slice says so in a column `slice_of`, or by a name such as `hans/lexical_overlap` beside `hans`.
+
+    >>> table = pd.DataFrame({"test_set": ["hans", "hans/lexical_overlap", "paws"]})
+    >>> slice_parents(table)
+    {'hans/lexical_overlap': 'hans'}
+    """
+    names = set(map(str, table["test_set"].unique()))
+    found = {n: p for n in names for p in names if n != p and any(n.startswith(p + mark) for mark in SEPARATORS)}
+    if "slice_of" in table.columns:
+        told = table[["test_set", "slice_of"]].dropna().drop_duplicates()
+        found |= {str(child): str(p) for child, p in told.itertuples(index=False) if str(p) in names and child != p}
+    return dict(sorted(found.items()))
+
+
+def sets_that_share(table: pd.DataFrame) -> dict[str, set[str]]:
+    """Which test sets share examples: a set with its slices, and slices of one set that overlap.
+
+    Columns `slice_of` and `slice`, which our own tables have, say what a slice holds.
+    """
+    parents, described = slice_parents(table), {}
+    if "slice" in table.columns and "slice_of" in table.columns:
+        told = table[["test_set", "slice_of", "slice"]].dropna().drop_duplicates()
+        for name, parent, values in told.itertuples(index=False):
+            parents[str(name)], described[str(name)] = str(parent), str(values)
+    return sharing([str(n) for n in table["test_set"].unique()], parents, described)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class Cautions:
+    """What was read from the table, to be asked group by group."""
+
+    constant: Mapping[tuple[str, str], tuple[int, int]]  # (run, test set): points nearly constant, points
+    chance: Mapping[str, float]  # by in-domain test set; absent where it is not known
+    metric: str
+    guessable: bool
+    parents: Mapping[str, str]
+    shared: Mapping[str, set[str]]  # test set -> those it shares examples with
+    shares: pd.Series | None  # share of the first answer by run, step and test set
+    caveats: tuple[str, ...]  # about the whole table
+
+    @classmethod
+    def read(cls, table: pd.DataFrame, *, metric: str, chance: float | None) -> Cautions:
+        """Look at the answer shares, the chance level and the range of the values."""
+        rows = table[table["metric"] == metric]
+        levels, said = _chance_levels(table, rows, chance)
+        outside = (rows["value"] < 0) | (rows["value"] > 1)
+        if metric in GUESSABLE and outside.any():
+            said = (*said, f"{int(outside.sum())} values of {metric} are outside 0..1: percentages, or another scale?")
+        return cls(
+            constant=_constant_points(table),
+            chance=levels,
+            metric=metric,
+            guessable=metric in GUESSABLE and not outside.any(),
+            parents=slice_parents(table),
+            shared=sets_that_share(table),
+            shares=_first_shares(table),
+            caveats=said if metric in GUESSABLE else (),
+        )
+
+    def of_covariates(self, series: Series, within: str) -> tuple[str, ...]:
+        """Whether the in-domain scores hardly differ, so that there is next to nothing to hold fixed.
+
+        They do not if their standard deviation (within runs, where levels of runs are taken out) is no larger than the
+        binomial error of one score, with `UNKNOWN_SIZE` examples where n is not known; or if they are all but equal.
+        """
+        told = [_flat(series, column, within) for column in range(series.covariates.shape[1])]
+        return (f"{HARDLY} ({'; '.join(told)})",) if all(told) else ()
+
+    def of_set(self, series: Series, name: str) -> tuple[str, ...]:
+        """Caveats of one test set in one group."""
+        said = []
+        hits = [self.constant[run, name] for run in series.run_names if (run, name) in self.constant]
+        low, points = sum(h[0] for h in hits), sum(h[1] for h in hits)
+        if points and 2 * low >= points:
+            said.append(
+                f"{name}: answers nearly constant (one answer above {CONSTANT:.0%}) at {low} of {points} points"
+            )
+        if self.parents.get(name) in series.in_domain:
+            said.append(f"{name}: shares examples with the in-domain set {self.parents[name]}")
+        return tuple(said)
+
+    def drift(self, found: Estimate) -> Array:
+        """Correlation of each set's residual with what the in-domain score leaves of its share of an answer.
+
+        Few-shot tuning drifts in how often it gives an answer. That alone moves sets with different label shares
+        together or apart; where it moves two residuals, their correlation may be about answers and not about skill.
+        """
+        series = found.used
+        nothing = np.full(len(series.test_sets), np.nan)
+        if self.shares is None or len(found.refits) > 1:
+            return nothing
+        run = np.repeat(np.asarray(series.run_names, dtype=object)[series.runs], len(series.test_sets))
+        step = np.repeat(series.steps.astype(float), len(series.test_sets))
+        name = np.tile(np.asarray(series.test_sets, dtype=object), len(series.runs))
+        told = self.shares.reindex(pd.MultiIndex.from_arrays([run, step, name])).to_numpy(float)
+        values = told.reshape(len(series.runs), -1)
+        moving = ~np.isnan(values).any(axis=0) & (np.ptp(values, axis=0) > 1e-9)
+        if not moving.any():
+            return nothing
+        left = fit_design(found.refits[0].design, values[:, moving]).residuals
+        own = found.fit.residuals[:, moving]
+        scale = np.sqrt((left**2).sum(axis=0) * (own**2).sum(axis=0))
+        nothing[moving] = (left * own).sum(axis=0) / np.where(scale > 0, scale, np.nan)
+        return nothing
+
+    def of_group(self, series: Series) -> tuple[str, ...]:
+        """Caveats of a whole group."""
+        said = [text for name in series.in_domain for text in self.of_set(series, name)]
+        if self.guessable:
+            said += _never_rose(series, self.chance)
+        return tuple(said)
+
+
+def _constant_points(table: pd.DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
+    shares = table[table["metric"].astype(str).str.startswith("share:")]
+    if shares.empty:
+        return {}
+    largest = shares.groupby(["run", "test_set", "step"], sort=False)["value"].max()
+    both = (largest > CONSTANT).groupby(level=["run", "test_set"], sort=False).agg(["sum", "size"])
+    return {(str(run), str(name)): (int(low), int(n)) for (run, name), low, n in both.itertuples()}
+
+
+def _first_shares(table: pd.DataFrame) -> pd.Series | None:
+    """Share of the alphabetically first answer."""
+    metrics = table["metric"].astype(str)
+    answers = sorted(m for m in metrics.unique() if m.startswith("share:"))
+    if not answers:
+        return None
+    rows = table[metrics == answers[0]]
+    keys = pd.MultiIndex.from_arrays([rows["run"], rows["step"].astype(float), rows["test_set"]])
+    return pd.Series(rows["value"].to_numpy(float), index=keys)
+
+
+def shared_seeds(series: Series, table: pd.DataFrame, unit: str) -> str | None:
+    """A word where runs that count as independent have a seed in common."""
+    if unit != "run" or "seed" not in table.columns or len(series.run_names) < 2:
+        return None
+    runs = table.loc[table["run"].isin(series.run_names), ["run", "seed"]].dropna().drop_duplicates("run")
+    seeds = runs["seed"].nunique()
+    if len(runs) < len(series.run_names) or seeds == len(runs):
+        return None
+    where = ", ".join(series.group.values()) or "the table"
+    return f"{where}: {len(runs)} runs have {seeds} seeds; if a seed decides their data, it is the unit (--unit seed)"
+
+
+def hardly_differ(caveats: Iterable[str]) -> bool:
+    """Whether one of them says that the in-domain scores hardly differ."""
+    return any(said.startswith(HARDLY) for said in caveats)
+
+
+def _flat(series: Series, column: int, within: str) -> str:
+    """How little one in-domain set's scores differ; empty if they differ by more than their sampling error."""
+    z, sizes = series.covariates[:, column], series.covariate_sizes[:, column]
+    if len(z) < 2:
+        return ""
+    apart, levels = (
+        (z - z.mean(), 1) if within == "pooled" else (centre(z[:, None], series.runs)[:, 0], len(series.run_names))
+    )
+    spread = float(np.sqrt((apart**2).sum() / max(len(z) - levels, 1)))
+    if spread <= 1e-9 * max(1.0, float(np.abs(z).max())):
+        return "all equal"
+    if z.min() < 0 or z.max() > 1:
+        return ""
+    n = np.where(np.isfinite(sizes), sizes, UNKNOWN_SIZE)
+    error = float(np.sqrt(np.mean(z * (1 - z) / n)))
+    size = f"{n.min():.0f} examples" if np.isfinite(sizes).all() else f"{UNKNOWN_SIZE:.0f} examples, n not being known"
+    return f"sd {spread:.2g}, sampling error {error:.2g} of {size}" if spread <= error else ""
+
+
+def _chance_levels(
+    table: pd.DataFrame, rows: pd.DataFrame, chance: float | None
+) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Score of guessing for every in-domain set: as given, from the column, or from the answers of that set."""
+    names = [str(n) for n in rows.loc[rows["role"] == "in_domain", "test_set"].unique()]
+    if chance is not None:
+        return dict.fromkeys(names, float(chance)), ()
+    told = {name: chance_level(table, name, str(rows["metric"].iloc[0])) for name in names}
+    levels = {name: level for name, level in told.items() if np.isfinite(level)}
+    unknown = sorted(set(names) - set(levels))
+    if not unknown:
+        return levels, ()
+    return levels, (
+        f"chance is not known for {', '.join(unknown)} (column chance, or --chance): whether a run rose above it was "
+        "not checked",
+    )
+
+
+def _chance_of(name: str, chance: Mapping[str, float]) -> float:
+    """Of an in-domain set, or of the several that runs which differ in theirs put into one column."""
+    if name in chance:
+        return chance[name]
+    levels = {chance.get(part) for part in name.split("/")}
+    only = levels.pop() if len(levels) == 1 else None
+    return float("nan") if only is None else only
+
+
+def _never_rose(series: Series, chance: Mapping[str, float]) -> list[str]:
+    """In-domain scores that stay within two standard errors of guessing at every step."""
+    level = np.array([[_chance_of(name, chance) for name in series.in_domain]])
+    if np.isnan(level).any():
+        return []
+    low = 0
+    for run in range(len(series.run_names)):
+        points = series.runs == run
+        sizes = series.covariate_sizes[points]
+        error = np.sqrt(level * (1 - level) / np.where(np.isfinite(sizes) & (sizes > 0), sizes, UNKNOWN_SIZE))
+        low += bool((series.covariates[points] <= level + 2 * error).all())
+    if not low:
+        return []
+    return [f"in-domain never rose above chance in {low} of {len(series.run_names)} runs"]

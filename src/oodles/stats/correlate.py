@@ -1,0 +1,391 @@
+"""Partial correlations between OOD test sets: the study's number, with an interval that holds and what to beware of.
+
+Try it::
+
+    result = partial_correlations(table, records, by=("model", "train_set"))
+    result.table[["a", "b", "within", "r", "low", "high", "p_holm", "caveats"]]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from oodles.errors import ConfigError, DataError, nearest
+from oodles.stats import cautions
+from oodles.stats.estimates import FEWEST, Recipe, usable_points
+from oodles.stats.longtable import check_table
+from oodles.stats.outcomes import Examples, Records
+from oodles.stats.pairs import (
+    FIT_COLUMNS,
+    PAIR_COLUMNS,
+    Job,
+    adjust,
+    empty_pair,
+    fit_rows,
+    mark_disagreement,
+    pair_rows,
+    shares_examples,
+)
+from oodles.stats.resample import INTERVALS
+from oodles.stats.residuals import METHODS, WITHIN, Smoothing
+from oodles.stats.robustness import robustness
+from oodles.stats.series import BY, Series, group_series, nearly_shared, settle_by, shared_points
+from oodles.stats.splines import SMOOTHING
+
+CORRELATIONS = ("pearson", "spearman")
+POOLED = ("pooled", "run")
+SHARED_START = ("drop", "keep")
+FOR = {  # which interval belongs to which way of pooling; the first is its default
+    "pooled": ("jackknife", "bootstrap", "bootstrap-percentile", "naive"),
+    "run": ("jackknife", "bootstrap", "bootstrap-percentile", "naive"),
+    "separate": ("run-mean", "naive"),
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class PartialCorrelations:
+    """The result of `partial_correlations`; every table is tidy and carries its caveats."""
+
+    table: pd.DataFrame  # one row per group, way of pooling and pair of test sets
+    fits: pd.DataFrame  # one row per group, way of pooling and test set
+    residuals: pd.DataFrame  # effective robustness: one row per group, way of pooling, run, step and test set
+    settings: Mapping[str, object]
+    caveats: tuple[str, ...] = ()  # about the whole input
+
+
+@dataclass(slots=True)
+class _Rows:
+    """What the groups have added so far."""
+
+    pairs: list[dict[str, Any]] = field(default_factory=list)
+    fits: list[dict[str, Any]] = field(default_factory=list)
+    residuals: list[pd.DataFrame] = field(default_factory=list)
+
+
+def partial_correlations(
+    table: pd.DataFrame,
+    records: pd.DataFrame | Examples | None = None,
+    *,
+    by: Sequence[str] = BY,
+    unit: str = "run",
+    metric: str = "accuracy",
+    in_domain: str | Sequence[str] | None = None,
+    method: str = "gam",
+    within: str | Sequence[str] = POOLED,
+    interval: str | None = None,
+    correlation: str = "pearson",
+    level: float = 0.95,
+    smoothing: Smoothing = SMOOTHING,
+    n_resamples: int = 2000,
+    seed: int = 0,
+    chance: float | None = None,
+    shared_start: str = "drop",
+    shared_examples: bool = False,
+) -> PartialCorrelations:
+    """Correlate every pair of OOD test sets once the in-domain score is regressed out.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        A long table: `run`, `step`, `test_set`, `value` and, where known, `model`, `train_set`, `role`, `n`, ...
+    records : pandas.DataFrame or Examples, optional
+        Per example: `run`, `step`, `test_set`, `example`, `correct` and, for templated sets, `template`. With them the
+        noise of finite test sets is measured and corrected; without them a range is given. Records too many for one
+        table may come from an object that loads a test set when asked (`oodles.stats.outcomes.Examples`).
+    by : sequence of str
+        Columns that make a group. Each group is analysed by itself.
+    unit : str
+        Column that says what is independent. Runs are; runs that share a seed's data may be declared one unit.
+    metric : str
+        Which metric to analyse.
+    in_domain : str or sequence of str, optional
+        In-domain test sets, for tables without roles.
+    method : {"gam", "linear", "probit-linear", "logit-linear"}
+        How the in-domain score is regressed out: a penalised spline, or a line, on the plain, probit or logit scale.
+    within : {"pooled", "run", "separate"} or several of them
+        One fit over all runs (the study's number), one fit plus an intercept per run (the question within runs), or one
+        fit per run.
+    interval : {"jackknife", "run-mean", "bootstrap", "bootstrap-percentile", "naive"}, optional
+        `jackknife` where not given (`run-mean` for `separate`).
+    correlation : {"pearson", "spearman"}
+        `spearman` replaces all scores by their ranks before the fit.
+    level : float
+        Coverage of the intervals.
+    smoothing : float or "gcv"
+        Penalty of the spline, or `gcv` to select it for every test set.
+    n_resamples, seed : int
+        For the bootstrap.
+    chance : float, optional
+        Score of guessing; where not given, from a column `chance`, else one over the number of the set's answers.
+    shared_start : {"drop", "keep"}
+        What to do with points that are identical in several runs from their first step on: the untrained model. They
+        are one observation, so they are dropped; `keep` counts them once per run, and intervals no longer hold.
+    shared_examples : bool
+        Also correlate a set with its own slice. Their noise is the same noise, so that is off.
+
+    Returns
+    -------
+    PartialCorrelations
+
+    Notes
+    -----
+    `docs/statistics.md` explains each method, its assumptions and its measured error rates.
+
+    Examples
+    --------
+    >>> draw = np.random.default_rng(0)
+    >>> rows = [
+    ...     (f"run{r}", step, name, 0.5 + 0.04 * step + 0.02 * draw.normal())
+    ...     for r in range(6) for step in range(8) for name in ("mnli", "hans", "paws")
+    ... ]
+    >>> table = pd.DataFrame(rows, columns=["run", "step", "test_set", "value"])
+    >>> result = partial_correlations(table, in_domain="mnli", method="linear")
+    >>> result.table[["a", "b", "within", "n_runs", "n_steps", "interval"]].values.tolist()
+    [['hans', 'paws', 'pooled', 6, 48, 'jackknife'], ['hans', 'paws', 'run', 6, 48, 'jackknife']]
+    >>> result.caveats[0]
+    'no model and no train_set in the table: grouped by nothing'
+    """
+    ways = _ways(within, interval)
+    _check_choices(method, correlation, level, smoothing, n_resamples)
+    _check_start(shared_start, chance)
+    checked, said = check_table(table, in_domain=in_domain)
+    by, by_said = settle_by(checked, by)
+    _check_range(checked, metric, method)
+    recipes = [
+        Recipe(
+            method=method,
+            within=way,
+            interval=kind,
+            correlation=correlation,
+            level=level,
+            smoothing=smoothing,
+            n_resamples=n_resamples,
+            seed=seed,
+        )
+        for way, kind in ways.items()
+    ]
+    items = Records.read(records) if isinstance(records, pd.DataFrame) else records
+    beware = cautions.Cautions.read(checked, metric=metric, chance=chance)
+    rows, caveats = _Rows(), [*said, *by_said, *beware.caveats]
+    for series in group_series(checked, by=by, unit=unit, metric=metric):
+        seeds = cautions.shared_seeds(series, checked, unit)
+        caveats += [seeds] if seeds else []
+        slices = {} if shared_examples else beware.shared
+        caveats += _add_group(rows, series, recipes, items, slices, beware, drop=shared_start == "drop")
+    caveats += _slice_caveat(beware.shared, shared_examples)
+    settings: dict[str, object] = {
+        "by": list(by),
+        "unit": unit,
+        "metric": metric,
+        "in_domain": [in_domain] if isinstance(in_domain, str) else list(in_domain or ()),
+        "method": method,
+        "within": list(ways),
+        "interval": dict(ways),
+        "correlation": correlation,
+        "level": level,
+        "smoothing": smoothing,
+        "n_resamples": n_resamples,
+        "seed": seed,
+        "chance": chance,
+        "shared_start": shared_start,
+        "shared_examples": shared_examples,
+        "records": items is not None,
+    }
+    return _as_result(rows, by, settings, tuple(dict.fromkeys(caveats)))
+
+
+def _ways(within: str | Sequence[str], interval: str | None) -> dict[str, str]:
+    """The interval of each way of pooling that was asked for."""
+    asked = (within,) if isinstance(within, str) else tuple(within)
+    if interval is not None and interval not in INTERVALS:
+        raise ConfigError(f"interval '{interval}' is not known; {nearest(interval, INTERVALS)}")
+    if interval == "run-mean" and asked == POOLED:
+        asked = ("separate",)  # the only one it belongs to
+    if not asked:
+        raise ConfigError(f"within is empty; expected one or more of: {', '.join(WITHIN)}")
+    ways = {}
+    for way in asked:
+        if way not in WITHIN:
+            raise ConfigError(f"within '{way}' is not known; {nearest(way, WITHIN)}")
+        ways[way] = interval or FOR[way][0]
+        if ways[way] not in FOR[way]:
+            raise ConfigError(f"interval '{interval}' does not go with within '{way}'; use {' or '.join(FOR[way])}")
+    return ways
+
+
+def _check_choices(method: str, correlation: str, level: float, smoothing: Smoothing, n_resamples: int) -> None:
+    if method not in METHODS:
+        raise ConfigError(f"method '{method}' is not known; {nearest(method, METHODS)}")
+    if correlation not in CORRELATIONS:
+        raise ConfigError(f"correlation '{correlation}' is not known; {nearest(correlation, CORRELATIONS)}")
+    if not 0 < level < 1:
+        raise ConfigError(f"level is {level}; expected a number between 0 and 1, such as 0.95")
+    if smoothing != "gcv" and not (isinstance(smoothing, int | float) and 0 < smoothing < np.inf):
+        raise ConfigError(f"smoothing is {smoothing!r}; expected a positive number, or 'gcv' to select it")
+    if n_resamples < 100:
+        raise ConfigError(f"n_resamples is {n_resamples}; expected at least 100")
+
+
+def _check_start(shared_start: str, chance: float | None) -> None:
+    if shared_start not in SHARED_START:
+        raise ConfigError(f"shared_start '{shared_start}' is not known; {nearest(shared_start, SHARED_START)}")
+    if chance is not None and not 0 <= chance <= 1:
+        raise ConfigError(f"chance is {chance:g}; expected the score of guessing, between 0 and 1")
+
+
+def _check_range(table: pd.DataFrame, metric: str, method: str) -> None:
+    """Probit and logit of a score outside 0..1 do not exist."""
+    if method not in ("probit-linear", "logit-linear"):
+        return
+    rows = table[(table["metric"] == metric) & ((table["value"] < 0) | (table["value"] > 1))]
+    if len(rows):
+        first = rows.iloc[0]
+        raise DataError(
+            f"run '{first['run']}', step {first['step']}, test set '{first['test_set']}': "
+            f"{metric} is {first['value']:g}, outside 0..1; "
+            f"{method} needs shares (divide percentages by 100) or use method linear or gam"
+        )
+
+
+def _slice_caveat(shared: Mapping[str, set[str]], asked_for: bool) -> list[str]:
+    pairs = sorted((max(a, b), min(a, b)) for a, others in shared.items() for b in others if a < b and b in shared)
+    if not pairs or asked_for:
+        return []
+    listed = ", ".join(f"{child} with {parent}" for child, parent in pairs[:4])
+    more = f" and {len(pairs) - 4} more pairs" if len(pairs) > 4 else ""
+    return [f"not correlated because they share examples: {listed}{more}"]
+
+
+def _add_group(
+    rows: _Rows,
+    series: Series,
+    recipes: Sequence[Recipe],
+    items: Examples | None,
+    slices: Mapping[str, set[str]],
+    beware: cautions.Cautions,
+    *,
+    drop: bool,
+) -> list[str]:
+    """Estimate one group in every way asked for; returns what concerns the group as a whole."""
+    said: list[str] = []
+    series = _own_points(series, drop)
+    where = ", ".join(series.group.values()) or "the table"
+    if len(series.test_sets) < 2:
+        return [f"{where}: {len(series.test_sets)} OOD test set; a correlation needs two"]
+    found: dict[str, list[dict[str, Any]]] = {}
+    for recipe in recipes:
+        usable = usable_points(series, recipe.within)
+        if not usable.any():
+            said.append(
+                f"{where}: no run has {FEWEST[recipe.within]} steps of its own, which within '{recipe.within}' needs: "
+                "left out (for one checkpoint per model, group by train_set and use within pooled)"
+            )
+            continue
+        if np.isnan(series.scores[usable]).all():
+            said.append(f"{where}: no step has both an in-domain and an OOD score; score both at the same steps")
+            continue
+        found[recipe.within] = _add_estimates(rows, series, usable, recipe, items, slices, beware)
+    mark_disagreement(found)
+    for pairs in found.values():
+        rows.pairs += pairs
+    return said
+
+
+def _own_points(series: Series, drop: bool) -> Series:
+    """Only the points that a run shares with no other, where they are asked for, and a caveat that says so."""
+    shared = shared_points(series)
+    near = nearly_shared(series, shared)
+    if near:
+        said = f"step 0 of {near} runs is nearly that of another run: if the model is the same, leave these points out"
+        series = replace(series, caveats=(*series.caveats, said))
+    if not shared.any():
+        return series
+    steps = sorted({f"{step:g}" for step in series.steps[shared].astype(float)}, key=float)
+    runs = len(np.unique(series.runs[shared]))
+    what = f"step {', '.join(steps[:3])}{' ...' if len(steps) > 3 else ''} is the same in {runs} runs"
+    if drop:
+        said = f"{what}: {int(shared.sum())} of {len(shared)} points left out, being no observation of one run"
+        return replace(series.at(~shared), caveats=(*series.caveats, said))
+    said = f"{what} and counted in each of them: interval and test take it as {runs} observations"
+    return replace(series, caveats=(*series.caveats, said))
+
+
+def _add_estimates(
+    rows: _Rows,
+    series: Series,
+    usable: Any,
+    recipe: Recipe,
+    items: Examples | None,
+    slices: Mapping[str, set[str]],
+    beware: cautions.Cautions,
+) -> list[dict[str, Any]]:
+    """One way of pooling: the pairs are returned, fits and residuals are added."""
+    used = series.at(usable)
+    said = [*series.caveats, *beware.of_group(series)]
+    short = len(series.run_names) - len(used.run_names)
+    if short:
+        said.append(f"{short} of {len(series.run_names)} runs have fewer than {FEWEST[recipe.within]} steps: left out")
+    job = Job(recipe=recipe, items=items, beware=beware, said=tuple(said))
+    known = ~np.isnan(used.scores)
+    if known.all():
+        found = job.run(used)
+        rows.fits += fit_rows(found, job, range(len(used.test_sets)))
+        pairs = pair_rows(found, job, slices)
+    else:
+        pairs = []
+        for one in range(len(used.test_sets)):
+            alone = _scored(used, known[:, one], [one], recipe.within)
+            rows.fits += fit_rows(job.run(alone), job, [0]) if alone is not None else []
+        for i, j in combinations(range(len(used.test_sets)), 2):
+            pairs += _pair_with_gaps(used, known[:, i] & known[:, j], i, j, job, slices)
+    rows.residuals.append(robustness(used, recipe))
+    adjust(pairs)
+    return pairs
+
+
+def _pair_with_gaps(
+    used: Series, both: Any, i: int, j: int, job: Job, slices: Mapping[str, set[str]]
+) -> list[dict[str, Any]]:
+    """A pair of sets that were not both scored at every point: only the points they share."""
+    names = (used.test_sets[i], used.test_sets[j])
+    if shares_examples(*names, slices):
+        return []
+    part = _scored(used, both, [i, j], job.recipe.within)
+    if part is None:
+        why = "too rarely" if both.any() else "never"
+        said = (*job.said, f"{names[0]} and {names[1]} were {why} scored at the same step")
+        return [empty_pair(used, names, job, said)]
+    lost = len(both) - len(part.scores)
+    return pair_rows(
+        job.run(part), job, slices, (f"a score is missing at {lost} of {len(both)} points",) if lost else ()
+    )
+
+
+def _scored(used: Series, points: Any, sets: Sequence[int], within: str) -> Series | None:
+    """The sets at the points where they were scored, in runs that are still long enough; None where none is left."""
+    if not points.any():
+        return None
+    part = used.at(points, sets)
+    usable = usable_points(part, within)
+    return part.at(usable) if usable.any() else None
+
+
+def _as_result(
+    rows: _Rows, by: Sequence[str], settings: Mapping[str, object], caveats: tuple[str, ...]
+) -> PartialCorrelations:
+    if not rows.pairs:
+        raise DataError("table: no pair of OOD test sets can be correlated; " + "; ".join(caveats[-3:]))
+    pairs = pd.DataFrame(rows.pairs)
+    return PartialCorrelations(
+        table=pairs[[*by, *PAIR_COLUMNS]],
+        fits=pd.DataFrame(rows.fits, columns=[*by, *FIT_COLUMNS]),
+        residuals=pd.concat(rows.residuals, ignore_index=True),
+        settings=settings,
+        caveats=caveats,
+    )

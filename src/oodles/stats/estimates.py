@@ -1,0 +1,366 @@
+"""One group, one way of pooling: correlations of residuals with their interval.
+
+`estimate` takes the aligned scores of a group and a `Recipe` and refits everything without each unit, or for each
+draw of units. It knows nothing of tables, names or caveats; `correlate.py` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodles.stats import resample, residuals
+from oodles.stats.resample import Interval
+from oodles.stats.residuals import Design, Fit, Ints, Moments, Smoothing
+from oodles.stats.series import Series
+from oodles.stats.splines import SMOOTHING, Array
+
+FEWEST = {"pooled": 1, "run": 2, "separate": 5}  # points a run needs to take part
+LEAST_LEFT = 2.0  # residual degrees of freedom below which a correlation is +-1 by construction
+ROUNDED = 0.98  # R2 above which rounding may be all that is left
+MISSED = 1e-6  # share of the variance that a curve misses of an exact relation
+MOST_DECIMALS = 6  # scores with more are taken as not rounded
+CLIP = 1e-3  # distance from 0 and 1 for probit and logit where the number of examples is not known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How to estimate: the settings of one estimate."""
+
+    method: str = "gam"
+    within: str = "pooled"
+    interval: str = "jackknife"
+    correlation: str = "pearson"
+    level: float = 0.95
+    smoothing: Smoothing = SMOOTHING
+    n_splines: int | None = None
+    n_resamples: int = 2000
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class Estimate:
+    """Correlations of the residuals of all test sets of a group."""
+
+    r: Array  # sets x sets
+    interval: Interval
+    fit: Fit
+    used: Series  # the points that took part
+    left: Array  # residual degrees of freedom per set
+    refits: tuple[Refit, ...]  # for what else must be refitted with a unit left out
+    left_out: Array  # units x sets x sets: sums of products of residuals without each unit, nan where nothing is left
+    raw: Array  # sets x sets: the same correlations with nothing regressed out but what `within` takes out
+    counted: Ints  # sets x sets: units behind each correlation
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class Refit:
+    """A design with its moments, ready to be summed again with other weights."""
+
+    design: Design
+    moments: Moments
+    smoothing: Smoothing
+    points: Ints  # which points of the series
+
+    def products(self, weights: Array) -> Array:
+        """Sums of products of residuals for every row of weights."""
+        summed = self.moments.weighted(weights)
+        solved, _, _ = residuals.coefficients(self.design, summed, self.smoothing)
+        return residuals.residual_products(summed, solved)
+
+
+def usable_points(series: Series, within: str) -> NDArray[np.bool_]:
+    """Points of runs that are long enough for this way of pooling."""
+    counts = np.bincount(series.runs, minlength=len(series.run_names))
+    return np.asarray((counts >= FEWEST[within])[series.runs], dtype=bool)
+
+
+def estimate(series: Series, recipe: Recipe) -> Estimate:
+    """Correlations between all test sets of a group without gaps.
+
+    Parameters
+    ----------
+    series : Series
+        Every set scored at every point; runs too short for `recipe.within` already left out.
+    recipe : Recipe
+        Method, pooling, interval.
+    """
+    if recipe.within == "separate":
+        return _estimate_separately(series, recipe)
+    scores, covariates = _prepared(series, recipe)
+    refit, fit = _fit(covariates, scores, series, recipe)
+    left = len(scores) - fit.edf
+    totals = _totals(scores)
+    r = _correlations(fit.residuals.T @ fit.residuals, totals, left, _beyond_rounding(series, recipe, fit))
+    n_units = len(series.unit_names)
+
+    def redo(weights: Array) -> Array:
+        if recipe.correlation == "spearman":
+            return something_left(_ranked_products(series, recipe, weights), totals)
+        return something_left(refit.products(weights), totals)
+
+    left_out = redo(resample.jackknife_weights(n_units)) if n_units > 1 else np.empty((0, *r.shape))
+    found = _interval(r, left_out, redo, series, recipe)
+    level_out = residuals.centre(scores, series.runs) if recipe.within == "run" else scores
+    return Estimate(
+        r=r,
+        interval=found,
+        fit=fit,
+        used=series,
+        left=left,
+        refits=(refit,),
+        left_out=left_out,
+        raw=_raw(level_out),
+        counted=np.full(r.shape, n_units),
+    )
+
+
+def _interval(r: Array, left_out: Array, redo: Callable[[Array], Array], series: Series, recipe: Recipe) -> Interval:
+    n_units, level = len(series.unit_names), recipe.level
+    if recipe.interval == "naive":
+        return resample.naive_interval(r, len(series.scores), series.covariates.shape[1], level=level)
+    if n_units < 2:
+        nothing = np.full_like(r, np.nan)
+        return Interval(low=nothing, high=nothing, p_val=nothing)
+    if recipe.interval == "jackknife":
+        return resample.jackknife_interval(r, as_correlations(left_out), level=level)
+    drawn = as_correlations(redo(resample.bootstrap_weights(n_units, recipe.n_resamples, recipe.seed)))
+    if recipe.interval == "bootstrap":
+        return resample.bootstrap_interval(r, drawn, n_units, level=level)
+    return resample.percentile_interval(drawn, level=level)
+
+
+def _prepared(series: Series, recipe: Recipe) -> tuple[Array, Array]:
+    """Scores and covariates on the scale that is regressed."""
+    scores = residuals.transform(inside_unit(series.scores, series.sizes, recipe.method), recipe.method)
+    covariates = residuals.transform(
+        inside_unit(series.covariates, series.covariate_sizes, recipe.method), recipe.method
+    )
+    if recipe.correlation == "spearman":
+        ones = np.ones(len(scores))
+        return weighted_ranks(scores, ones), weighted_ranks(covariates, ones)
+    return near_zero(scores), covariates
+
+
+def near_zero(scores: Array) -> Array:
+    """Move sets whose scores are far from zero for their spread: sums of squares would drown the residuals."""
+    middle = scores.mean(axis=0)
+    far = np.abs(middle) > 100 * np.ptp(scores, axis=0)
+    return np.asarray(scores - np.where(far, middle, 0.0), dtype=float)
+
+
+def inside_unit(values: Array, sizes: Array, method: str) -> Array:
+    """Move 0 and 1 inside by half an example, for the methods that need it."""
+    if method not in ("probit-linear", "logit-linear"):
+        return values
+    margin = np.where(np.isfinite(sizes) & (sizes > 0), 0.5 / np.where(sizes > 0, sizes, 1.0), CLIP)
+    return np.asarray(np.clip(values, margin, 1.0 - margin), dtype=float)
+
+
+def weighted_ranks(values: Array, weights: Array) -> Array:
+    """Mid-ranks of each column when every row counts `weights` times."""
+    ranks = np.empty_like(values)
+    for column in range(values.shape[1]):
+        _, place = np.unique(values[:, column], return_inverse=True)
+        mass = np.bincount(place, weights=weights)
+        ranks[:, column] = (np.cumsum(mass) - mass + (mass + 1) / 2)[place]
+    return ranks
+
+
+def _fit(covariates: Array, scores: Array, series: Series, recipe: Recipe) -> tuple[Refit, Fit]:
+    design = residuals.make_design(
+        covariates, series.runs, method=recipe.method, within=recipe.within, n_splines=recipe.n_splines
+    )
+    moments = residuals.unit_moments(design, scores, series.units)
+    refit = Refit(design=design, moments=moments, smoothing=recipe.smoothing, points=np.arange(len(scores)))
+    return refit, residuals.fit_design(design, scores, smoothing=recipe.smoothing)
+
+
+def _ranked_products(series: Series, recipe: Recipe, weights: Array) -> Array:
+    """Ranks depend on who is in the sample, so each resample is ranked and fitted anew."""
+    found = []
+    for row in weights:
+        chosen = row[series.units] > 0
+        counts = row[series.units][chosen]
+        runs = np.unique(series.runs[chosen], return_inverse=True)[1].astype(np.int64)
+        scores = weighted_ranks(series.scores[chosen], counts)
+        covariates = weighted_ranks(series.covariates[chosen], counts)
+        design = residuals.make_design(
+            covariates, runs, method=recipe.method, within=recipe.within, n_splines=recipe.n_splines
+        )
+        units = np.unique(series.units[chosen], return_inverse=True)[1].astype(np.int64)
+        moments = residuals.unit_moments(design, scores, units).weighted(row[row > 0][None])
+        solved, _, _ = residuals.coefficients(design, moments, recipe.smoothing)
+        found.append(residuals.residual_products(moments, solved)[0])
+    return np.array(found)
+
+
+def _totals(scores: Array) -> Array:
+    """What a residual sum of squares must be larger than a sliver of: the scores' own, and their rounding error."""
+    spread = ((scores - scores.mean(axis=0)) ** 2).sum(axis=0)
+    return np.asarray(np.maximum(spread, 1e-4 * (scores**2).sum(axis=0)), dtype=float)
+
+
+def something_left(products: Array, totals: Array) -> Array:
+    """Resamples in which nothing but rounding error is left of a set have no products of it: nan, not a number.
+
+    A set that moves in one run only has a sum of squares of 1e-14 without it, and correlations of such sums are noise.
+    """
+    squares = np.diagonal(products, axis1=1, axis2=2)
+    scale = np.where(residuals.enough_residual(squares, totals), 1.0, np.nan)
+    return np.asarray(products * scale[:, :, None] * scale[:, None, :], dtype=float)
+
+
+def resolution(values: Array, sizes: Array) -> float:
+    """The smallest difference the scores can show: one example, else their last decimal; 0 where they show none.
+
+    >>> resolution(np.array([0.25, 0.75]), np.array([4.0, 4.0]))
+    0.25
+    >>> resolution(np.array([0.7133, 0.65]), np.full(2, np.nan))
+    0.0001
+    """
+    if np.isfinite(sizes).all() and values.min(initial=0.0) >= 0 and values.max(initial=0.0) <= 1:
+        return float(1.0 / sizes.min(initial=np.inf))
+    scale = max(1.0, float(np.abs(values).max(initial=0.0)))
+    shown = (d for d in range(MOST_DECIMALS + 1) if np.abs(values - np.round(values, d)).max() < 1e-12 * scale)
+    return next((10.0**-d for d in shown), 0.0)
+
+
+def _beyond_rounding(series: Series, recipe: Recipe, fit: Fit) -> NDArray[np.bool_]:
+    """Sets whose residuals are more than the rounding of the scores, and than what a curve misses of an exact relation.
+
+    Where the in-domain score explains nearly everything, the rest may be no more than its rounding and that of the
+    score: a twelfth of the smallest difference squared, in variance. Twice that is not told from it.
+    """
+    if recipe.correlation == "spearman":
+        return np.ones(series.scores.shape[1], dtype=bool)
+    inside = _rounding_error(series.covariates, series.covariate_sizes, recipe.method)
+    ratio = series.scores.var(axis=0)[:, None] / np.maximum(series.covariates.var(axis=0), 1e-300)
+    error = _rounding_error(series.scores, series.sizes, recipe.method) + (ratio * inside).max(axis=1)
+    rounded = (fit.r2 > ROUNDED) & ((fit.residuals**2).mean(axis=0) <= 2 * error)
+    return np.asarray(~rounded & ~(fit.r2 > 1 - MISSED), dtype=bool)
+
+
+def _rounding_error(values: Array, sizes: Array, method: str) -> Array:
+    """Variance of rounding, per column, on the scale that is regressed."""
+    stretch = residuals.transform_slope(inside_unit(values, sizes, method), method).min(axis=0)
+    steps = np.array([resolution(values[:, k], sizes[:, k]) for k in range(values.shape[1])])
+    return np.asarray((stretch * steps) ** 2 / 12, dtype=float)
+
+
+def _correlations(products: Array, totals: Array, left: Array, beyond: NDArray[np.bool_] | bool = True) -> Array:
+    """From sums of products to correlations; nan where nothing is left of a set."""
+    squares = np.diagonal(products)
+    fine = residuals.enough_residual(squares, totals) & (left >= LEAST_LEFT) & beyond
+    scale = np.sqrt(np.where(fine, squares, np.nan))
+    return np.asarray(np.clip(products / np.outer(scale, scale), -1.0, 1.0), dtype=float)
+
+
+def as_correlations(products: Array) -> Array:
+    """The same for many resamples at once."""
+    squares = np.diagonal(products, axis1=1, axis2=2)
+    scale = np.sqrt(np.where(squares > 0, squares, np.nan))
+    return np.asarray(np.clip(products / (scale[:, :, None] * scale[:, None, :]), -1.0, 1.0), dtype=float)
+
+
+def _estimate_separately(series: Series, recipe: Recipe) -> Estimate:
+    """One fit per run, one Fisher z per run, their mean per unit and over units."""
+    scores, covariates = _prepared(series, recipe)
+    n_runs, n_sets = len(series.run_names), scores.shape[1]
+    parts = [_fit_run(series, recipe, scores, covariates, run) for run in range(n_runs)]
+    products = np.array([p.residuals.T @ p.residuals for _, p in parts])
+    of_run = np.array(
+        [
+            _correlations(
+                products[run],
+                _totals(scores[refit.points]),
+                len(refit.points) - fit.edf,
+                _beyond_rounding(series.at(series.runs == run), recipe, fit),
+            )
+            for run, (refit, fit) in enumerate(parts)
+        ]
+    )
+    z = _unit_means(resample.to_z(of_run), series)
+    raw = np.array([_raw(scores[refit.points]) for refit, _ in parts])
+    together = _joined(series, parts, scores)
+    r = np.asarray(np.tanh(resample.mean_over_known(z)), dtype=float)
+    # A set with itself has no Fisher z; its place says whether any run left a residual of it.
+    np.fill_diagonal(r, resample.mean_over_known(np.diagonal(of_run, axis1=1, axis2=2)))
+    if recipe.interval == "naive":
+        found = resample.naive_interval(r, len(scores), series.covariates.shape[1], level=recipe.level)
+    else:
+        found = resample.run_mean_interval(z, level=recipe.level)
+    units = _unit_sums(products, series)
+    left_out = units.sum(axis=0) - units if len(units) > 1 else np.empty((0, n_sets, n_sets))
+    left = np.full(n_sets, len(scores) - together.edf)
+    return Estimate(
+        r=r,
+        interval=found,
+        fit=together,
+        used=series,
+        left=left,
+        refits=tuple(p for p, _ in parts),
+        left_out=left_out,
+        raw=np.asarray(np.tanh(resample.mean_over_known(_unit_means(resample.to_z(raw), series))), dtype=float),
+        counted=(~np.isnan(z)).sum(axis=0),
+    )
+
+
+def _raw(scores: Array) -> Array:
+    centred = scores - scores.mean(axis=0)
+    return _correlations(centred.T @ centred, _totals(scores), np.full(scores.shape[1], np.inf))
+
+
+def _fit_run(series: Series, recipe: Recipe, scores: Array, covariates: Array, run: int) -> tuple[Refit, Fit]:
+    points = np.flatnonzero(series.runs == run)
+    part_scores, part_covariates = scores[points], covariates[points]
+    if recipe.correlation == "spearman":
+        ones = np.ones(len(points))
+        part_scores, part_covariates = weighted_ranks(part_scores, ones), weighted_ranks(part_covariates, ones)
+    alone = np.zeros(len(points), dtype=np.int64)
+    design = residuals.make_design(
+        part_covariates,
+        alone,
+        method=recipe.method,
+        within="pooled",
+        n_splines=recipe.n_splines or residuals.separate_splines(len(points)),
+    )
+    moments = residuals.unit_moments(design, part_scores, alone)
+    refit = Refit(design=design, moments=moments, smoothing=recipe.smoothing, points=points)
+    return refit, residuals.fit_design(design, part_scores, smoothing=recipe.smoothing)
+
+
+def _joined(series: Series, parts: list[tuple[Refit, Fit]], scores: Array) -> Fit:
+    """The fits of all runs as one: residuals in their places, degrees of freedom summed."""
+    fitted, left = np.empty_like(scores), np.empty_like(scores)
+    for refit, fit in parts:
+        fitted[refit.points], left[refit.points] = fit.fitted, fit.residuals
+    within = residuals.centre(fitted + left, series.runs)
+    total = (within**2).sum(axis=0)
+    r2 = 1.0 - (left**2).sum(axis=0) / np.where(total > 0, total, np.nan)
+    return Fit(
+        fitted=fitted,
+        residuals=left,
+        r2=np.asarray(r2, dtype=float),
+        edf=np.sum([fit.edf for _, fit in parts], axis=0),
+        smoothing=np.mean([fit.smoothing for _, fit in parts], axis=0),
+    )
+
+
+def _unit_of_run(series: Series) -> Ints:
+    unit = np.zeros(len(series.run_names), dtype=np.int64)
+    unit[series.runs] = series.units
+    return unit
+
+
+def _unit_means(values: Array, series: Series) -> Array:
+    unit = _unit_of_run(series)
+    return np.array([resample.mean_over_known(values[unit == u]) for u in range(len(series.unit_names))])
+
+
+def _unit_sums(values: Array, series: Series) -> Array:
+    unit = _unit_of_run(series)
+    return np.array([values[unit == u].sum(axis=0) for u in range(len(series.unit_names))])

@@ -1,0 +1,330 @@
+"""From estimates to rows: every number of a group with the caveats that qualify it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from oodles.stats import cautions, noise, resample
+from oodles.stats.estimates import Estimate, Recipe, as_correlations, estimate, something_left
+from oodles.stats.outcomes import Examples
+from oodles.stats.resample import DESCRIPTIVE
+from oodles.stats.series import Series
+from oodles.stats.splines import Array
+
+NEARLY_ALL = 0.98  # R2 of a fit above which too little residual is left
+NOISY = 0.3  # reliability of a residual below which too little residual is left
+BIASED = 0.05  # bias through a noisy in-domain score that is worth saying
+SHORT = 12  # steps of a run below which one curve per run is doubtful
+CROWDED = 2 / 3  # share of points in the top tenth of the in-domain range above which it is doubtful, too
+PAIR_COLUMNS = (
+    *("a", "b", "r", "low", "high", "p_val", "p_holm", "p_bh", "r_raw"),
+    *("r_corrected", "r_corrected_low", "r_corrected_high", "corrected_by", "n_runs", "n_units", "n_steps"),
+    *("method", "within", "interval", "correlation", "caveats"),
+)
+UNCORRECTED = {
+    **dict.fromkeys(("r_corrected", "r_corrected_low", "r_corrected_high"), float("nan")),
+    "corrected_by": "none",
+}
+FIT_COLUMNS = (
+    *("test_set", "method", "within", "r2", "edf", "smoothing", "residual_sd", "reliability", "reliability_from"),
+    *("n_runs", "n_steps", "caveats"),
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class Found:
+    """An estimate with its correction for noise."""
+
+    estimate: Estimate
+    corrected: noise.Corrected
+    bias: Array
+    drift: Array  # per set: how its residual moves with the share of an answer
+    outlier: Array  # sets x sets: the unit that stands out, or -1
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class Job:
+    """What is the same for all estimates of a group and way of pooling."""
+
+    recipe: Recipe
+    items: Examples | None
+    beware: cautions.Cautions
+    said: tuple[str, ...]
+
+    def run(self, used: Series) -> Found:
+        """Estimate, correct for noise, look for what to beware of."""
+        found = estimate(used, self.recipe)
+        scale = "ranks" if self.recipe.correlation == "spearman" else self.beware.metric
+        corrected = noise.correct(found, self.items, metric=scale, method=self.recipe.method, level=self.recipe.level)
+        return Found(
+            estimate=found,
+            corrected=corrected,
+            bias=noise.covariate_bias(found, corrected),
+            drift=self.beware.drift(found),
+            outlier=_outliers(found, self.recipe.within),
+        )
+
+
+def _outliers(found: Estimate, within: str) -> Array:
+    """The unit whose own correlation stands out, by pair; pooled residuals have no correlation of one run alone."""
+    n_sets = len(found.used.test_sets)
+    if within == "pooled":
+        return np.full((n_sets, n_sets), -1.0)
+    blocks = [found.fit.residuals[found.used.units == unit] for unit in range(len(found.used.unit_names))]
+    products = something_left(np.array([b.T @ b for b in blocks]), (found.fit.residuals**2).sum(axis=0))
+    return resample.standing_out(resample.to_z(as_correlations(products)))
+
+
+def shares_examples(a: str, b: str, shared: Mapping[str, set[str]]) -> bool:
+    """Whether two sets have examples in common, as a set and its slice."""
+    return b in shared.get(a, ())
+
+
+def empty_pair(used: Series, names: tuple[str, str], job: Job, said: tuple[str, ...]) -> dict[str, Any]:
+    """A row without numbers, which says why in its caveats."""
+    return {
+        **used.group,
+        "a": names[0],
+        "b": names[1],
+        **dict.fromkeys(("r", "low", "high", "p_val", "p_holm", "p_bh", "r_raw"), float("nan")),
+        **UNCORRECTED,
+        "n_runs": 0,
+        "n_units": 0,
+        "n_steps": 0,
+        **_labels(job.recipe),
+        "caveats": list(dict.fromkeys(said)),
+    }
+
+
+def _labels(recipe: Recipe) -> dict[str, str]:
+    return {
+        "method": recipe.method,
+        "within": recipe.within,
+        "interval": recipe.interval,
+        "correlation": recipe.correlation,
+    }
+
+
+def pair_rows(
+    found: Found, job: Job, slices: Mapping[str, set[str]], extra: tuple[str, ...] = ()
+) -> list[dict[str, Any]]:
+    """One row per pair of test sets."""
+    used = found.estimate.used
+    of_set = [_set_caveats(found, job, k) for k in range(len(used.test_sets))]
+    flat = job.beware.of_covariates(used, job.recipe.within)
+    pairs = []
+    for i, j in combinations(range(len(used.test_sets)), 2):
+        names = (used.test_sets[i], used.test_sets[j])
+        if shares_examples(*names, slices):
+            continue
+        interval, n_units = found.estimate.interval, int(found.estimate.counted[i, j])
+        tested = n_units >= DESCRIPTIVE
+        pair = empty_pair(used, names, job, ()) | {
+            "r": found.estimate.r[i, j],
+            "low": interval.low[i, j],
+            "high": interval.high[i, j],
+            "p_val": interval.p_val[i, j] if tested else float("nan"),
+            "r_raw": found.estimate.raw[i, j],
+            **_corrected_pair(found, i, j),
+            "n_runs": len(used.run_names),
+            "n_units": n_units,
+            "n_steps": len(used.scores),
+        }
+        said = [
+            *job.said,
+            *extra,
+            *flat,
+            *_unit_caveats(used, job.recipe, n_units),
+            *of_set[i],
+            *of_set[j],
+        ]
+        if shares_examples(*names, job.beware.shared):
+            said.append("the two sets share examples: their noise is the same noise")
+        said += _pair_caveats(pair, found, i, j, bool(flat))
+        pairs.append(pair | {"caveats": list(dict.fromkeys(said))})
+    return pairs
+
+
+def _corrected_pair(found: Found, i: int, j: int) -> dict[str, Any]:
+    """What there is without noise; nothing where there is no correlation to correct."""
+    corrected = found.corrected
+    if not np.isfinite(found.estimate.r[i, j]):
+        return UNCORRECTED
+    return {
+        "r_corrected": corrected.r[i, j],
+        "r_corrected_low": corrected.low[i, j],
+        "r_corrected_high": corrected.high[i, j],
+        "corrected_by": _corrected_by(corrected, i, j),
+    }
+
+
+def _corrected_by(corrected: noise.Corrected, i: int, j: int) -> str:
+    sources = {corrected.source[i], corrected.source[j]}
+    if "none" in sources:
+        return "none"
+    return "records" if sources == {"records"} else "range"
+
+
+def _unit_caveats(used: Series, recipe: Recipe, n_units: int) -> list[str]:
+    """What the number of independent units allows to be said."""
+    said = []
+    what = "run" if len(used.unit_names) == len(used.run_names) else "independent unit"
+    if 0 < n_units < len(used.unit_names):
+        said.append(
+            f"{len(used.unit_names) - n_units} of {len(used.unit_names)} {what}s have no correlation of their own"
+        )
+    if n_units == 1:
+        said.append(f"one {what}: no interval, no test")
+    elif n_units < DESCRIPTIVE:
+        said.append(f"{n_units} {what}s: descriptive, no test (it takes {DESCRIPTIVE} or more)")
+    if recipe.interval == "naive":
+        said.append("naive interval: takes steps of a run as independent, so it is far too narrow")
+    if recipe.interval == "bootstrap-percentile":
+        said.append("percentile bootstrap: too narrow with few runs")
+    return [*said, *_separate_caveats(used)] if recipe.within == "separate" else said
+
+
+def _separate_caveats(used: Series) -> list[str]:
+    """Where simulation shows that one curve per run leaves curvature behind, which then correlates."""
+    said = []
+    shortest = int(np.bincount(used.runs).min())
+    if shortest < SHORT:
+        said.append(f"runs of {shortest} steps: one fit per run may leave curvature behind; compare with within run")
+    z = used.covariates
+    top = (z > z.max(axis=0) - 0.1 * np.ptp(z, axis=0)).mean(axis=0).max()
+    if top > CROWDED:
+        said.append("in-domain scores crowd near their top: one fit per run may leave curvature behind")
+    return said
+
+
+def _set_caveats(found: Found, job: Job, k: int) -> list[str]:
+    """Caveats of one test set that concern all its pairs."""
+    estimate_, corrected, name = found.estimate, found.corrected, found.estimate.used.test_sets[k]
+    said = [*job.beware.of_set(estimate_.used, name), *corrected.caveats[k]]
+    values = estimate_.used.scores[:, k]
+    r2, reliability, left = estimate_.fit.r2[k], corrected.reliability[k], estimate_.left[k]
+    if np.ptp(values) <= 1e-12 * max(1.0, float(np.abs(values).max())):
+        return [*said, f"{name}: the same score at every point"]
+    if not np.isfinite(estimate_.r[k, k]):
+        why = "too few points for the fit" if left < 2 else _explained(estimate_, k)
+        return [*said, f"{name}: too little residual left ({why})"]
+    if r2 > NEARLY_ALL:
+        said.append(f"{name}: too little residual left (R2 {r2:.3f})")
+    elif corrected.violated[k]:
+        said.append(
+            f"{name}: its examples show more noise than there is residual (reliability {reliability:.2f}), so they are "
+            "not independent draws within labels: r_corrected is not given"
+        )
+    elif reliability < NOISY:
+        kind = "reliability" if corrected.source[k] == "records" else "reliability as low as"
+        said.append(f"{name}: too little residual left ({kind} {max(reliability, 0.0):.2f})")
+    if corrected.source[k] == "records" and not corrected.violated[k]:
+        said += _correction_caveats(name, corrected.items[k], corrected.uncertainty[k])
+    if estimate_.fit.edf[k] > len(values) / 2:
+        said.append(f"the fit uses {estimate_.fit.edf[k]:.1f} of {len(values)} points: little is left to correlate")
+    if job.recipe.method in ("probit-linear", "logit-linear") and ((values <= 0) | (values >= 1)).any():
+        said.append(f"{name}: scores of 0 or 1 were moved inside by half an example")
+    return said
+
+
+def _correction_caveats(name: str, items: int, uncertainty: float) -> list[str]:
+    """Where simulation shows that the corrected correlation is off, or says next to nothing."""
+    if not noise.is_unsure(items, uncertainty):
+        return []
+    return [f"{name}: its residual without noise is poorly known from {items} independent items: r_corrected is unsure"]
+
+
+def _explained(found: Estimate, k: int) -> str:
+    """Why nothing is left of a set that does move."""
+    left = float(np.sqrt(np.mean(found.fit.residuals[:, k] ** 2)))
+    so = f": residuals of {left:.1g}, no more than rounding" if left > 1e-9 else ""
+    return f"the in-domain score explains all of it{so}"
+
+
+def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int, flat: bool) -> list[str]:
+    """Caveats of one pair; where in-domain scores hardly differ (`flat`) their noise has nothing to bias."""
+    said = []
+    r, bias = float(pair["r"]), found.bias[i, j]
+    if abs(r) > resample.PERFECT:
+        said.append("the residuals are equal up to a factor: no interval")
+    elif np.isfinite(r) and not np.isfinite(pair["low"]) and pair["n_units"] > 1:
+        said.append(_no_interval(found.estimate, i, j))
+    elif not np.isfinite(r) and np.isfinite(found.estimate.r[[i, j], [i, j]]).all():
+        said.append("no correlation: in every run the residuals are equal up to a factor, or one of them is empty")
+    if np.isfinite(bias) and abs(bias) > BIASED and np.isfinite(r) and not flat:
+        size = np.nanmin(found.estimate.used.covariate_sizes) if found.estimate.used.covariate_sizes.size else np.nan
+        known = f" (n = {size:.0f})" if np.isfinite(size) else ""
+        way = "upward" if bias > 0 else "downward"
+        said.append(f"in-domain set is small{known}: correlations biased {way}, here by up to about {abs(bias):.2f}")
+    if found.outlier[i, j] >= 0:
+        name = found.estimate.used.unit_names[int(found.outlier[i, j])]
+        said.append(f"{name} stands out from the other runs: interval and test take runs as near normal")
+    if min(abs(found.drift[i]), abs(found.drift[j])) > cautions.DRIFTING:
+        said.append("both residuals move with how often one answer is given: this may be about answers, not skill")
+    if pair["corrected_by"] == "range":
+        said.append("no per-example records: r_corrected is only known to lie between its limits")
+    elif pair["corrected_by"] == "records" and not np.isfinite(pair["r_corrected"]) and np.isfinite(r):
+        said.append("noise of the test sets explains all residual: no corrected correlation")
+    elif abs(float(pair["r_corrected"])) >= noise.CEILING:
+        said.append("the corrected correlation reached its bound: noise is nearly all of the residual")
+    return said
+
+
+def _no_interval(found: Estimate, i: int, j: int) -> str:
+    """Which run a correlation rests on, if it rests on one."""
+    for k in (i, j):
+        without = np.flatnonzero(np.isnan(found.left_out[:, k, k]))
+        if len(without):
+            return f"no interval: {found.used.test_sets[k]} rests on {found.used.unit_names[without[0]]} alone"
+    if np.ptp(as_correlations(found.left_out)[:, i, j]) <= 1e-12:
+        return "no interval: the runs are copies of each other"
+    return "no interval: in some resamples of the runs nothing is left to correlate"
+
+
+def adjust(pairs: list[dict[str, Any]]) -> None:
+    """Holm and Benjamini-Hochberg over the pairs of a group."""
+    p_values = np.array([pair["p_val"] for pair in pairs], dtype=float)
+    for pair, by_holm, by_bh in zip(pairs, resample.holm(p_values), resample.benjamini_hochberg(p_values), strict=True):
+        pair["p_holm"], pair["p_bh"] = float(by_holm), float(by_bh)
+
+
+def mark_disagreement(found: Mapping[str, list[dict[str, Any]]]) -> None:
+    """Pooling runs can flip the sign; say so on both numbers."""
+    if "pooled" not in found or "run" not in found:
+        return
+    inside = {(pair["a"], pair["b"]): pair for pair in found["run"]}
+    for pair in found["pooled"]:
+        other = inside.get((pair["a"], pair["b"]))
+        # a correlation that rounds to zero has no sign to speak of
+        if other is not None and pair["r"] * other["r"] < 0 and min(abs(pair["r"]), abs(other["r"])) >= 0.005:
+            for one in (pair, other):
+                one["caveats"].append(
+                    "pooled and within-run correlations differ in sign: they answer different questions"
+                )
+
+
+def fit_rows(found: Found, job: Job, which: Iterable[int]) -> list[dict[str, Any]]:
+    """One row per test set: how well the in-domain score explains it, and how much of the rest is noise."""
+    used, fit = found.estimate.used, found.estimate.fit
+    return [
+        {
+            **used.group,
+            "test_set": used.test_sets[k],
+            **{name: text for name, text in _labels(job.recipe).items() if name in ("method", "within")},
+            "r2": fit.r2[k],
+            "edf": fit.edf[k],
+            "smoothing": fit.smoothing[k],
+            "residual_sd": float(np.sqrt(np.mean(fit.residuals[:, k] ** 2))),
+            "reliability": found.corrected.reliability[k],
+            "reliability_from": found.corrected.source[k],
+            "n_runs": len(used.run_names),
+            "n_steps": len(used.scores),
+            "caveats": list(dict.fromkeys([*job.said, *_set_caveats(found, job, k)])),
+        }
+        for k in which
+    ]

@@ -1,0 +1,278 @@
+"""From the long table to aligned matrices: the scores of one group, run by run and step by step.
+
+Try it::
+
+    for series in group_series(table, by=("model", "train_set"), unit="run", metric="accuracy"):
+        print(series.group, series.scores.shape)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from oodles.errors import ConfigError, DataError, nearest
+from oodles.stats.longtable import as_names
+from oodles.stats.residuals import Ints
+from oodles.stats.splines import Array
+
+BY = ("model", "train_set")
+NO_NAME = "(none)"
+ROUNDING = 9  # decimals to which scores must agree to be one and the same
+NEARLY = 0.002  # scores of the same model on another device, in half precision
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class Series:
+    """The scores of one group; a point is one run at one step."""
+
+    group: Mapping[str, str]
+    test_sets: tuple[str, ...]  # the OOD sets, in the columns of `scores`
+    in_domain: tuple[str, ...]  # in the columns of `covariates`
+    run_names: tuple[str, ...]
+    unit_names: tuple[str, ...]
+    runs: Ints  # of each point, an index into run_names
+    units: Ints  # of each point, an index into unit_names
+    steps: NDArray[np.generic]
+    covariates: Array  # points x in-domain sets, no gaps
+    scores: Array  # points x OOD sets, nan where not scored
+    covariate_sizes: Array  # examples behind each covariate, nan where not known
+    sizes: Array  # examples behind each score
+    caveats: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every set was scored at every point."""
+        return not bool(np.isnan(self.scores).any())
+
+    def at(self, points: NDArray[np.bool_], sets: Sequence[int] | None = None) -> Series:
+        """Only these points, and only these sets; runs and units are counted anew."""
+        columns = list(range(len(self.test_sets))) if sets is None else list(sets)
+        rows = np.flatnonzero(points)[:, None]
+        run_codes, runs = np.unique(self.runs[points], return_inverse=True)
+        unit_codes, units = np.unique(self.units[points], return_inverse=True)
+        return replace(
+            self,
+            test_sets=tuple(self.test_sets[c] for c in columns),
+            run_names=tuple(self.run_names[c] for c in run_codes),
+            unit_names=tuple(self.unit_names[c] for c in unit_codes),
+            runs=runs.astype(np.int64),
+            units=units.astype(np.int64),
+            steps=self.steps[points],
+            covariates=self.covariates[points],
+            scores=self.scores[rows, columns],
+            covariate_sizes=self.covariate_sizes[points],
+            sizes=self.sizes[rows, columns],
+        )
+
+
+def shared_points(series: Series) -> NDArray[np.bool_]:
+    """Points at which runs are still one and the same: the untrained model, scored once or once per run.
+
+    Runs share a point if it is at the same step, every in-domain and OOD score that both have is equal, all points
+    before it are shared too, and the run goes on apart from them. Equal scores later on are a coincidence, and runs
+    that are equal throughout are copies, which is another matter.
+
+    Examples
+    --------
+    Two runs from one model, and a third from another:
+
+    >>> z, y = np.array([0.4, 0.6, 0.4, 0.7, 0.3, 0.6]), np.array([0.5, 0.6, 0.5, 0.6, 0.5, 0.7])
+    >>> runs = np.repeat([0, 1, 2], 2)
+    >>> one = Series(
+    ...     group={}, test_sets=("hans",), in_domain=("mnli",), run_names=("a", "b", "c"), unit_names=("a", "b", "c"),
+    ...     runs=runs, units=runs, steps=np.tile([0, 9], 3), covariates=z[:, None], scores=y[:, None],
+    ...     covariate_sizes=np.full((6, 1), 100.0), sizes=np.full((6, 1), 100.0),
+    ... )
+    >>> shared_points(one).tolist()
+    [True, False, True, False, False, False]
+    """
+    found = np.zeros(len(series.runs), dtype=bool)
+    order = np.lexsort((series.steps, series.runs))
+    bounds = np.searchsorted(series.runs[order], np.arange(len(series.run_names) + 1))
+    paths = {run: order[bounds[run] : bounds[run + 1]] for run in range(len(series.run_names))}
+    active, at = [run for run, path in paths.items() if len(path) > 1], 0
+    while active:
+        points = np.array([paths[run][at] for run in active])
+        equal = _equal_to_another(series, points)
+        found[points[equal]] = True
+        at += 1
+        active = [run for run, same in zip(active, equal, strict=True) if same and len(paths[run]) > at]
+    copies = [run for run, path in paths.items() if found[path].all()]
+    return np.asarray(found & ~np.isin(series.runs, copies), dtype=bool)
+
+
+def nearly_shared(series: Series, shared: NDArray[np.bool_]) -> int:
+    """Runs whose scores before training are within `NEARLY` of another run's, all of them, and not the same.
+
+    The untrained model that is scored anew for every run, on another device or in half precision, differs by a few
+    examples. Whether it is the same model the scores cannot tell, so such points are counted and not left out.
+    """
+    first = np.unique(series.runs, return_index=True)[1]
+    first = first[(series.steps[first] == 0) & (np.bincount(series.runs) > 1)]
+    values = np.column_stack([series.covariates, series.scores])[first]
+    found = 0
+    for place in np.flatnonzero(~shared[first]):
+        apart = np.abs(values - values[place])
+        alike = ~(apart > NEARLY).any(axis=1) & np.isfinite(apart[:, series.covariates.shape[1] :]).any(axis=1)
+        found += alike.sum() > 1
+    return int(found)
+
+
+def _equal_to_another(series: Series, points: Ints) -> NDArray[np.bool_]:
+    """Which of these points has all its scores in common with another of them; a missing score says nothing."""
+    found = np.zeros(len(points), dtype=bool)
+    # equal but for rounding: a score that was divided, averaged or written by another program
+    covariates, scores = series.covariates.round(ROUNDING), series.scores.round(ROUNDING)
+    places: dict[tuple[object, bytes], list[int]] = {}
+    for place, point in enumerate(points):
+        places.setdefault((series.steps[point].item(), covariates[point].tobytes()), []).append(place)
+    for block in places.values():
+        rows = scores[points[block]]
+        known = ~np.isnan(rows)
+        for place, row, has in zip(block, rows, known, strict=True):
+            both = known & has
+            same = both.any(axis=1) & ~(both & (rows != row)).any(axis=1)
+            found[place] = same.sum() > 1  # with itself, and with another
+    return found
+
+
+def settle_by(table: pd.DataFrame, by: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns to group by, and a caveat where a default one is not in the table."""
+    by = (by,) if isinstance(by, str) else tuple(by)
+    for column in by:
+        if column not in table.columns:
+            raise ConfigError(f"--by {column}: no such column; {nearest(column, map(str, table.columns))}")
+        if column in ("step", "test_set", "value", "metric", "role", "n"):
+            raise ConfigError(f"--by {column}: groups are made of whole runs; use a column such as model or train_set")
+    absent = [column for column in by if column in BY and table[column].isna().all()]
+    if absent and by == BY:
+        kept = tuple(c for c in by if c not in absent)
+        return kept, (f"no {' and no '.join(absent)} in the table: grouped by {', '.join(kept) or 'nothing'}",)
+    return by, ()
+
+
+def group_series(table: pd.DataFrame, *, by: Sequence[str], unit: str, metric: str) -> Iterator[Series]:
+    """The groups of a checked table, one after the other.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        As `check_table` returns it.
+    by : sequence of str
+        Columns whose values make a group; none for one group of everything.
+    unit : str
+        Column whose values name the independent units; every run belongs to one.
+    metric : str
+        Which metric's values to take.
+    """
+    known = table["metric"].unique()
+    if metric not in known:
+        raise ConfigError(f"metric '{metric}' is not in the table; {nearest(metric, map(str, known))}")
+    rows = table[(table["metric"] == metric) & (table["role"] != "other")]
+    for names, group in grouped(rows, by):
+        yield _make_series(group, names, unit)
+
+
+def grouped(table: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
+    """Groups with their names as text; a missing value is a name of its own."""
+    if not by:
+        yield {}, table
+        return
+    keys = [as_names(table[column], NO_NAME) for column in by]
+    for values, rows in table.groupby(keys, sort=True):
+        yield dict(zip(by, map(str, values), strict=True)), rows
+
+
+def _make_series(rows: pd.DataFrame, group: dict[str, str], unit: str) -> Series:
+    where = ", ".join(f"{k} {v}" for k, v in group.items()) or "the table"
+    inside = (rows["role"] == "in_domain").to_numpy()
+    if not inside.any():
+        raise DataError(f"{where}: no in-domain rows; every group needs the in-domain score that is regressed out")
+    points = np.asarray(rows.groupby(["run", "step"], sort=True).ngroup(), dtype=np.int64)
+    keys = rows[["run", "step"]].drop_duplicates().sort_values(["run", "step"])
+    names, columns = _covariate_columns(rows[inside], where)
+    covariates, covariate_sizes = _spread(rows[inside], points[inside], columns, len(keys), len(names))
+    test_sets, codes = np.unique(rows.loc[~inside, "test_set"].to_numpy(str), return_inverse=True)
+    scores, sizes = _spread(rows[~inside], points[~inside], codes.astype(np.int64), len(keys), len(test_sets))
+    run_names, runs = np.unique(keys["run"].to_numpy(str), return_inverse=True)
+    units, unit_names = _units(rows, unit, run_names, where)
+    series = Series(
+        group=group,
+        test_sets=tuple(map(str, test_sets)),
+        in_domain=names,
+        run_names=tuple(map(str, run_names)),
+        unit_names=unit_names,
+        runs=runs.astype(np.int64),
+        units=units[runs],
+        steps=keys["step"].to_numpy(),
+        covariates=covariates,
+        scores=scores,
+        covariate_sizes=covariate_sizes,
+        sizes=sizes,
+    )
+    return _without_gaps(series, where)
+
+
+def _covariate_columns(inside: pd.DataFrame, where: str) -> tuple[tuple[str, ...], Ints]:
+    """Which covariate each in-domain row feeds: its own set's, or, where runs differ in their set, the only one."""
+    pairs = inside[["run", "test_set"]].drop_duplicates().sort_values(["run", "test_set"])
+    combinations = sorted({tuple(map(str, own["test_set"])) for _, own in pairs.groupby("run")})
+    if len(combinations) == 1:
+        names = combinations[0]
+        place = {name: i for i, name in enumerate(names)}
+        return names, np.array([place[name] for name in inside["test_set"]], dtype=np.int64)
+    if {len(c) for c in combinations} == {1}:
+        return ("/".join(c[0] for c in combinations),), np.zeros(len(inside), dtype=np.int64)
+    listed = "; ".join(", ".join(c) for c in combinations[:3])
+    raise DataError(f"{where}: runs differ in how many in-domain sets they have ({listed}); group by train_set as well")
+
+
+def _spread(rows: pd.DataFrame, points: Ints, columns: Ints, n_points: int, n_columns: int) -> tuple[Array, Array]:
+    values = np.full((n_points, n_columns), np.nan)
+    sizes = np.full((n_points, n_columns), np.nan)
+    values[points, columns] = rows["value"].to_numpy(float)
+    sizes[points, columns] = rows["n"].to_numpy(float)
+    return values, sizes
+
+
+def _units(rows: pd.DataFrame, unit: str, run_names: NDArray[np.str_], where: str) -> tuple[Ints, tuple[str, ...]]:
+    of_run = units_of_runs(rows, unit, where)
+    if unit == "run":
+        return np.arange(len(run_names)), tuple(map(str, run_names))
+    names, codes = np.unique([of_run[str(run)] for run in run_names], return_inverse=True)
+    return codes.astype(np.int64), tuple(map(str, names))
+
+
+def units_of_runs(rows: pd.DataFrame, unit: str, where: str) -> dict[str, str]:
+    """The independent unit of every run."""
+    if unit not in rows.columns:
+        raise ConfigError(f"--unit {unit}: no such column; {nearest(unit, map(str, rows.columns))}")
+    if unit == "run":
+        return {str(run): str(run) for run in rows["run"].unique()}
+    pairs = rows[["run", unit]].drop_duplicates()
+    if pairs[unit].isna().any():
+        raise DataError(
+            f"{where}: run '{pairs.loc[pairs[unit].isna(), 'run'].iloc[0]}' has no {unit}; --unit needs one"
+        )
+    if pairs["run"].duplicated().any():
+        raise DataError(
+            f"{where}: run '{pairs.loc[pairs['run'].duplicated(), 'run'].iloc[0]}' has several values of {unit}"
+        )
+    return {str(run): str(name) for run, name in zip(pairs["run"], as_names(pairs[unit]), strict=True)}
+
+
+def _without_gaps(series: Series, where: str) -> Series:
+    """A point without its in-domain score cannot be used."""
+    usable = np.asarray(~np.isnan(series.covariates).any(axis=1), dtype=bool)
+    if usable.all():
+        return series
+    if not usable.any():
+        raise DataError(f"{where}: no step has both an in-domain score and an OOD score; score them at the same steps")
+    lost = int((~usable).sum())
+    said = f"in-domain score missing at {lost} of {len(usable)} points: those were left out"
+    return replace(series.at(usable), caveats=(*series.caveats, said))

@@ -1,0 +1,1 @@
+"""The folder of a study: what is written, by whom, and how it is read back."""

@@ -1,0 +1,222 @@
+"""A runs folder as one file: scores and records, no weights and no texts of the data. `analyse` and `report` read it.
+
+oodles pack runs/paper            runs/paper.oodles.zip
+
+A packed file may come from anybody: only files of a study are unpacked, under their own names, and no more than
+`OODLES_UNPACK_GB` gigabytes (default 16) or a hundred times the size of the file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from oodles.errors import ConfigError, StoreError, first_line
+from oodles.names import is_part
+from oodles.outputs import begins_with, check_target
+from oodles.store.folder import RunFolder, disk_errors, parse_scores, records_file, run_folders, sync
+
+SUFFIX = ".oodles.zip"
+OF_A_STUDY = ("study.json", "audit.json")
+OF_A_RUN = ("spec.json", "env.json", "draw.json", "failed.json", "done.json")
+SCORES = "scores.jsonl"
+LONG_AGO = (1980, 1, 1, 0, 0, 0)  # equal results make equal files
+LOOKS = 5  # at a run that changes while it is read
+MOST_GIGABYTES = 16.0
+MOST_TIMES = 100  # the size of the file itself; scores shrink to a tenth, records hardly at all
+SMALL = 50_000_000  # bytes that are unpacked in any case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """What was written."""
+
+    path: Path
+    runs: int
+    files: int
+    bytes: int
+
+
+def pack(root: Path, out: Path | None = None) -> Packed:
+    """One file with all results below a study's folder; whole, or not there.
+
+    The study may be running: of each run the scores that are committed when it is read are packed, with their records.
+    """
+    runs = run_folders(root)
+    out = out or root.with_name(root.resolve().name + SUFFIX)
+    check_target(out, _is_study)
+    aside = out.with_name(f".{out.name}.{os.getpid()}.part")
+    count = 0
+    with disk_errors(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with zipfile.ZipFile(aside, "w") as archive:
+                for run in runs:
+                    count += _add(archive, f"runs/{run.name}/", _read_run(run))
+                count += _add(archive, "", _read_study(root))  # last: the sets of every line are there by now
+            sync(aside)
+            aside.replace(out)
+        finally:
+            aside.unlink(missing_ok=True)
+    return Packed(path=out, runs=len(runs), files=count, bytes=out.stat().st_size)
+
+
+def _add(archive: zipfile.ZipFile, folder: str, files: dict[str, bytes]) -> int:
+    for name in sorted(files):
+        entry = zipfile.ZipInfo(folder + name, LONG_AGO)
+        entry.compress_type = zipfile.ZIP_STORED if name.endswith(".parquet") else zipfile.ZIP_DEFLATED
+        archive.writestr(entry, files[name])
+    return len(files)
+
+
+def _read_study(root: Path) -> dict[str, bytes]:
+    sets = (path.relative_to(root).as_posix() for path in root.glob("sets/*.parquet") if is_part(path.name))
+    return dict(_read(root, name) for name in (*OF_A_STUDY, *sets) if (root / name).is_file())
+
+
+def _read_run(run: RunFolder) -> dict[str, bytes]:
+    """The files of a run as they were at one moment, though it may be at work."""
+    for _ in range(LOOKS):
+        files = _glance(run)
+        if files is not None:
+            return files
+    return _glance(run, whole=False) or {}  # damaged: packed as it is, and named when it is read
+
+
+def _glance(run: RunFolder, whole: bool = True) -> dict[str, bytes] | None:
+    """The files of a run; None if a record is not the one that its line speaks of, as when it was written anew.
+
+    Read in this order: a run is done after its last line, and a line is written after its records.
+    """
+    files: dict[str, bytes] = {}
+    for name in (*reversed(OF_A_RUN), SCORES):
+        with suppress(FileNotFoundError):
+            files |= [_read(run.path, name)]
+    for line in parse_scores(run.scores, files.get(SCORES, b"")).lines:
+        path = records_file(run, line)
+        try:
+            name, data = _read(run.path, path.relative_to(run.path).as_posix())
+        except FileNotFoundError:
+            if whole:
+                return None
+            continue
+        if whole and zlib.crc32(data) != line.get("records_crc", zlib.crc32(data)):
+            return None
+        files[name] = data
+    return files
+
+
+def _read(folder: Path, name: str) -> tuple[str, bytes]:
+    return name, (folder / name).read_bytes()
+
+
+def _is_study(path: Path) -> bool:
+    """Whether a file is a packed study."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return begins_with(path, b"PK") and "study.json" in archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return False
+
+
+def is_packed(path: Path) -> bool:
+    return path.suffix == ".zip" and path.is_file()
+
+
+@contextmanager
+def opened(root: str | Path) -> Iterator[Path]:
+    """The folder of a study; a packed one is unpacked for as long as it is needed."""
+    root = Path(root)
+    if not is_packed(root):
+        yield root
+        return
+    with _scratch() as scratch:
+        _unpack(root, scratch)
+        if not (scratch / "study.json").is_file():
+            raise StoreError(f"{root}: no study.json in it; expected a file that `oodles pack` wrote")
+        yield scratch
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="oodles-")
+    except OSError as error:
+        raise StoreError(f"no folder to unpack to ({error.strerror or error}); set TMPDIR to one with room") from None
+    with folder as path:
+        yield Path(path)
+
+
+def _unpack(file: Path, folder: Path) -> None:
+    """Unpack the files of a study, and nothing else."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            entries = [entry for entry in archive.infolist() if _is_known(entry.filename)]
+            _check_sizes(file, entries)
+            for entry in entries:
+                with archive.open(entry) as packed:
+                    _write(folder / entry.filename, packed)
+    except (StoreError, ConfigError):
+        raise
+    except Exception as error:  # damaged, encrypted, packed in another way: zipfile and zlib say so in many ways
+        raise StoreError(
+            f"{file}: cannot be read as a packed study ({first_line(error)}); pack or copy it again"
+        ) from None
+
+
+def _is_known(name: str) -> bool:
+    """Whether an entry is a file of a study; its name is then a safe path, too."""
+    match PurePosixPath(name).parts:
+        case (one,):
+            known = one in OF_A_STUDY
+        case ("sets", one):
+            known = is_part(one) and one.endswith(".parquet")
+        case ("runs", run, one):
+            known = is_part(run) and one in (*OF_A_RUN, SCORES)
+        case ("runs", run, "records", step, one):
+            known = is_part(run) and bool(re.fullmatch(r"\d{1,16}", step)) and is_part(one) and one.endswith(".parquet")
+        case _:
+            known = False
+    return known and PurePosixPath(name).as_posix() == name
+
+
+def _check_sizes(file: Path, entries: list[zipfile.ZipInfo]) -> None:
+    """Refuse what is not a study's before a byte of it is unpacked; zipfile reads no more than an entry says."""
+    names = [entry.filename for entry in entries]
+    if len(set(names)) < len(names):
+        raise StoreError(f"{file}: holds two files of one name; expected a file that `oodles pack` wrote")
+    most = min(_most_bytes(), max(SMALL, MOST_TIMES * file.stat().st_size))
+    size = sum(entry.file_size for entry in entries)
+    if size > most:
+        raise StoreError(
+            f"{file}: would unpack to {size / 1e6:,.0f} MB, more than {most / 1e6:,.0f} MB"
+            f" ({MOST_TIMES} times its size, or OODLES_UNPACK_GB); unpack it yourself if you trust it"
+        )
+
+
+def _most_bytes() -> float:
+    told = os.environ.get("OODLES_UNPACK_GB", "")
+    try:
+        return float(told or MOST_GIGABYTES) * 1e9
+    except ValueError:
+        raise ConfigError(f"OODLES_UNPACK_GB is '{told}', expected a number of gigabytes") from None
+
+
+def _write(target: Path, packed: IO[bytes]) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as handle:
+            shutil.copyfileobj(packed, handle, 1 << 20)
+    except OSError as error:
+        if error.errno is None:
+            raise  # zipfile's own
+        raise StoreError(f"{target.parent}: {error.strerror}; set TMPDIR to a folder with room") from None

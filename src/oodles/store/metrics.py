@@ -1,0 +1,43 @@
+"""Predictions -> the metrics of one step and test set."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oodles.contracts import Predictions
+
+
+def metrics(predictions: Predictions) -> dict[str, float]:
+    """Accuracy, balanced accuracy, F1 of the first answer, AUC (two answers only) and the share of each answer.
+
+    What cannot be computed is nan: AUC and balanced accuracy with one gold answer only, F1 with no first answer.
+    """
+    choice, gold = predictions.choice, predictions.gold
+    hits = predictions.correct
+    present = np.unique(gold)
+    out = {
+        "accuracy": float(hits.mean()),
+        "balanced_accuracy": float(np.mean([hits[gold == g].mean() for g in present])) if len(present) > 1 else np.nan,
+        "f1": _f1(choice == 0, gold == 0),
+    }
+    if len(predictions.answers) == 2:
+        out["auc"] = _auc(predictions.scores[:, 0] - predictions.scores[:, 1], gold == 0)
+    for index, answer in enumerate(predictions.answers):
+        out[f"share:{answer.strip()}"] = float((choice == index).mean())
+    return out
+
+
+def _f1(predicted: np.ndarray, true: np.ndarray) -> float:
+    counted = predicted.sum() + true.sum()
+    return float(2 * (predicted & true).sum() / counted) if counted else np.nan
+
+
+def _auc(margin: np.ndarray, positive: np.ndarray) -> float:
+    """Chance that a positive example has the larger margin; ties count half."""
+    n_positive, n_negative = int(positive.sum()), int((~positive).sum())
+    if not n_positive or not n_negative:
+        return np.nan
+    from scipy.stats import rankdata  # slow to load, and most commands score nothing
+
+    ranks = rankdata(margin)
+    return float((ranks[positive].sum() - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative))

@@ -1,0 +1,504 @@
+"""Run folders -> one long table, and the records behind it; from any mix of finished, running and failed runs.
+
+What is damaged is named, with what was lost, and the rest is read.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oodles.contracts import Predictions, Role, role_of
+from oodles.errors import StoreError, first_line, nearest, some
+from oodles.files import read_frame
+from oodles.store.folder import (
+    RunFolder,
+    Scores,
+    members_file,
+    read_json,
+    read_spec,
+    records_are_whole,
+    records_file,
+    run_names,
+    scan_scores,
+)
+from oodles.store.metrics import metrics
+from oodles.suite.slices import Members, Slice, is_slice, resolve_slice, strata_of
+
+if TYPE_CHECKING:  # slow to load, and most commands only look at the folder
+    import pandas as pd
+
+    from oodles.stats.outcomes import Outcomes
+    from oodles.stats.series import Series
+
+COLUMNS = ("run", "model", "train_set", "shots", "seed", "step", "test_set", "role", "metric", "value", "n")
+
+
+class DamageWarning(UserWarning):
+    """A file of a run is damaged; says which, and what was lost."""
+
+
+def read_runs(root: str | Path, test_sets: Sequence[str] | None = None) -> pd.DataFrame:
+    """All committed scores below a study's folder, or in a packed one, as one long table.
+
+    Parameters
+    ----------
+    test_sets : only these, beside the in-domain ones; a slice such as ``hans/lexical_overlap`` is one, too. Default:
+        all that the study evaluates.
+
+    Returns
+    -------
+    One row per run x step x test set x metric, with the columns of docs/design.md. What could not be read is told by a
+    warning each, and listed in ``table.attrs["notes"]``.
+    """
+    from oodles.store.archive import opened
+
+    with opened(root) as folder:
+        wanted, notes = _Wanted.read(folder, test_sets), _Notes()
+        abouts, parts, owners = [], [], []
+        for number, (run, about, scores) in enumerate(_runs(folder, notes)):
+            abouts.append(about)
+            for line in scores.lines:
+                found = list(wanted.parts(run, line, notes))
+                parts += found
+                owners += [number] * len(found)
+        wanted.complain()
+    if not parts:
+        raise notes.nothing(Path(root), "scores")
+    table = _table(abouts, np.array(owners), parts)
+    table.attrs["notes"] = notes.tell()
+    return table
+
+
+def _table(abouts: Sequence[Mapping[str, Any]], owners: Any, parts: Sequence[_Part]) -> pd.DataFrame:
+    """Column by column: a study has hundreds of thousands of rows."""
+    import pandas as pd
+
+    counts = np.array([len(part.metrics) for part in parts])
+    which = np.repeat(np.arange(len(parts)), counts)
+    columns: dict[str, Any] = {
+        name: pd.Series([about[name] for about in abouts]).take(owners[which]).array for name in abouts[0]
+    }
+    columns["step"] = np.array([part.step for part in parts])[which]
+    for name in ("test_set", "role"):
+        columns[name] = pd.Series([getattr(part, name) for part in parts]).take(which).array
+    columns["metric"] = [metric for part in parts for metric in part.metrics]
+    values = [np.nan if value is None else value for part in parts for value in part.metrics.values()]
+    columns["value"] = np.array(values, dtype=np.float64)
+    columns["n"] = np.array([part.n for part in parts])[which]
+    guessed = np.array([part.chance for part in parts])[which]  # accuracy is the only metric it is the chance of
+    if np.isfinite(guessed).any():
+        columns["chance"] = np.where(np.array(columns["metric"]) == "accuracy", guessed, np.nan)
+    for name in ("slice_of", "slice"):
+        if any(part.about for part in parts):
+            columns[name] = pd.Series([part.about.get(name) for part in parts]).take(which).array
+    table: pd.DataFrame = pd.DataFrame(columns)[[*COLUMNS, *(c for c in columns if c not in COLUMNS)]]
+    return table
+
+
+def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd.DataFrame:
+    """Per-example records of all committed evaluations: run, step, test_set, example, one score per answer, correct,
+    and the item and the stratum of the example, which the noise correction needs.
+
+    `test_sets` and damage as in `read_runs`; the records of a slice are those of its set, under the slice's name. This
+    holds every record in memory; `StoredRecords` reads them set by set.
+    """
+    import pandas as pd
+
+    from oodles.store.archive import opened
+
+    frames = []
+    with opened(root) as folder:
+        wanted, notes = _Wanted.read(folder, test_sets), _Notes()
+        for run, _, scores in _runs(folder, notes):
+            for line in scores.lines:
+                whole = wanted.whole(line)
+                parts = [(one.name, inside) for one, inside, _ in wanted.slices_of(line)]
+                frame = _record(run, line, notes) if whole or parts else None
+                if frame is None:
+                    continue
+                parts = [(n, inside) for n, inside in parts if len(inside) == len(frame)]  # else told by read_runs
+                for name, inside in [(line["test_set"], None)] * whole + parts:
+                    layout = wanted.layout(line, inside, partial(tuple, frame["example"]))
+                    part = frame if inside is None else frame[inside]
+                    own = {"run": run.name, "step": line["step"], "test_set": name, "item": layout.items}
+                    frames.append(part.assign(**own, stratum=layout.strata))
+    if not frames and not notes.missing:
+        raise notes.nothing(Path(root), "records")
+    first = ["run", "step", "test_set", "example"]
+    table: pd.DataFrame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*first, "correct"])
+    table = table.loc[:, [*first, *(c for c in table.columns if c not in first)]]
+    table.attrs["notes"] = notes.tell()
+    return table
+
+
+def _runs(root: Path, notes: _Notes) -> Iterator[tuple[RunFolder, dict[str, Any], Scores]]:
+    """Every run that can be read, what the long table says of it, and its committed lines."""
+    for folder in (RunFolder(root / "runs" / name) for name in run_names(root)):
+        if not folder.spec.is_file():
+            if folder.has_results:
+                notes.add(f"{folder.path}: left out, it has scores, but no spec.json; restore it")
+            continue
+        try:
+            about, scores = run_columns(folder), scan_scores(folder)
+        except (StoreError, KeyError) as error:
+            notes.add(f"{folder.path}: left out, what it was or scored cannot be read ({error})")
+            continue
+        notes.lost += scores.lost
+        yield folder, about, scores
+
+
+def run_columns(folder: RunFolder) -> dict[str, Any]:
+    """What the long table says of a run."""
+    spec = read_spec(folder)
+    return {
+        "run": folder.name,
+        "model": spec["model"]["label"],
+        "train_set": spec["train_set"],
+        "shots": spec["shots"],
+        "seed": spec["seed"],
+        "pattern": spec["pattern"]["name"],
+        "data_seed": spec["data_seed"],
+        "suite": spec["suite"],
+    }
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What could not be read."""
+
+    lost: list[str] = field(default_factory=list)
+    missing: Counter[str] = field(default_factory=Counter)  # evaluations without records, by run
+
+    def add(self, text: str) -> None:
+        self.lost.append(text)
+
+    def nothing(self, root: Path, what: str) -> StoreError:
+        """Why there is nothing to read."""
+        if self.lost:
+            return StoreError(f"{root}: no {what} that can be read; {self.lost[0]}")
+        return StoreError(f"{root}: no {what} yet; run `oodles status {root}` to see what is there")
+
+    @property
+    def texts(self) -> list[str]:
+        """One line for each loss."""
+        missing = [
+            f"run {run}: {count} evaluations have no records; `oodles run --verify` recomputes them"
+            for run, count in self.missing.items()
+        ]
+        return [*self.lost, *missing]
+
+    def tell(self) -> list[str]:
+        for text in self.texts:
+            warnings.warn(text, DamageWarning, stacklevel=3)
+        return self.texts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """One evaluation, or a slice of one."""
+
+    step: int
+    test_set: str
+    role: Role
+    n: int
+    metrics: Mapping[str, float | None]
+    chance: float = float("nan")  # accuracy of the best constant answer; nan where the right answers are not kept
+    about: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """The examples behind a score, in the order of the records: ids, slice columns and items."""
+
+    ids: tuple[str, ...]
+    columns: Mapping[str, tuple[str, ...]]
+    items: Any  # array: of each example
+
+    @classmethod
+    def of(cls, members: Members, inside: Any) -> Layout:
+        places = np.arange(len(members.ids)) if inside is None else np.flatnonzero(inside)
+        items = np.array(members.items, dtype=np.int64) if members.items else np.arange(len(members.ids))
+        columns = {name: tuple(cells[i] for i in places) for name, cells in members.columns.items()}
+        return cls(ids=tuple(members.ids[i] for i in places), columns=columns, items=items[places])
+
+    @classmethod
+    def joined(cls, layouts: Sequence[Layout]) -> Layout:
+        """All examples of several samples of one set, each once."""
+        if len(layouts) == 1:
+            return layouts[0]
+        rows: dict[str, tuple[Layout, int]] = {}
+        for layout in layouts:
+            for place, identity in enumerate(layout.ids):
+                rows.setdefault(identity, (layout, place))
+        names = set.intersection(*(set(layout.columns) for layout in layouts))
+        return cls(
+            ids=tuple(rows),
+            columns={n: tuple(own.columns[n][i] for own, i in rows.values()) for n in layouts[0].columns if n in names},
+            items=np.array([own.items[i] for own, i in rows.values()], dtype=np.int64),
+        )
+
+    @property
+    def strata(self) -> Any:
+        """Of each example; None where labels are not known."""
+        return strata_of(self.columns, self.items) if self.columns else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The records of one evaluation, or of a slice of it."""
+
+    folder: RunFolder
+    line: Mapping[str, Any]
+    inside: Any  # array, or None for the whole set
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredRecords:
+    """The records of a study's folder, read for one test set at a time: who was right, and nothing else.
+
+    Try it::
+
+        records = StoredRecords.read("runs/paper")
+        partial_correlations(read_runs("runs/paper"), records)
+
+    Outcomes are kept as bits once they were read, an eighth of a byte per example and step.
+    """
+
+    wanted: _Wanted
+    kept: Mapping[str, Mapping[tuple[str, float], _Kept]]  # test set -> (run, step)
+    notes: _Notes
+    bits: dict[tuple[str, int, str], Any] = field(default_factory=dict)  # (run, step, test set): packed outcomes
+
+    @classmethod
+    def read(cls, root: str | Path, test_sets: Sequence[str] | None = None) -> StoredRecords:
+        """Look at the committed lines of a study's folder; records are read when they are asked for."""
+        wanted, notes = _Wanted.read(Path(root), test_sets), _Notes()
+        kept: dict[str, dict[tuple[str, float], _Kept]] = {}
+        for run, _, scores in _runs(Path(root), notes):
+            for line in scores.lines:
+                place = (run.name, float(line["step"]))
+                if wanted.whole(line):
+                    kept.setdefault(line["test_set"], {})[place] = _Kept(run, line, None)
+                for one, inside, _ in wanted.slices_of(line):
+                    kept.setdefault(one.name, {})[place] = _Kept(run, line, inside)
+        return cls(wanted, kept, notes)
+
+    def outcomes(self, series: Series, name: str, values: Any, /) -> tuple[Outcomes | None, str]:
+        """Outcomes of a test set at the points of a group, or why they cannot be used."""
+        from oodles.stats.outcomes import checked_outcomes
+
+        own = self.kept.get(name, {})
+        places = [(series.run_names[run], float(step)) for run, step in zip(series.runs, series.steps, strict=True)]
+        rows = [(point, own[place]) for point, place in enumerate(places) if place in own]
+        read = [(point, one, self._correct(one)) for point, one in rows]
+        read = [row for row in read if row[2] is not None]
+        if not read:
+            return None, f"{name}: no records"
+        layouts = {id(layout): layout for layout in (self._layout(one) for _, one, _ in read)}
+        whole = Layout.joined(list(layouts.values()))
+        column = {identity: place for place, identity in enumerate(whole.ids)}
+        columns = {key: np.array([column[identity] for identity in one.ids]) for key, one in layouts.items()}
+        correct = np.full((len(series.runs), len(whole.ids)), -1, dtype=np.int8)
+        for point, one, outcome in read:
+            correct[point, columns[id(self._layout(one))]] = outcome
+        outcomes, why = checked_outcomes(correct, whole.items, whole.strata, series.runs, values)
+        return outcomes, f"{name}: {why}" if why else ""
+
+    def _layout(self, one: _Kept) -> Layout:
+        def ids() -> Iterable[str]:
+            frame = _record(one.folder, one.line, self.notes, ["example"])
+            return () if frame is None else frame["example"]
+
+        return self.wanted.layout(one.line, one.inside, ids)
+
+    def _correct(self, one: _Kept) -> Any:
+        """Who was right, as an array of 0 and 1; None, and a note, where the records are damaged."""
+        key = (one.folder.name, one.line["step"], one.line["test_set"])
+        if key not in self.bits:
+            frame = _record(one.folder, one.line, self.notes, ["correct"])
+            self.bits[key] = None if frame is None else np.packbits(frame["correct"].to_numpy(np.bool_))
+        if self.bits[key] is None:
+            return None
+        outcome = np.unpackbits(self.bits[key], count=one.line["n"])
+        return outcome if one.inside is None else outcome[one.inside]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which test sets and slices are read, and the members they are read with."""
+
+    root: Path
+    names: tuple[str, ...] | None  # None: every set
+    slices: tuple[str, ...]
+    members: dict[str, Members] = field(default_factory=dict)
+    layouts: dict[tuple[str, bytes | None], Layout] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+
+    @classmethod
+    def read(cls, root: Path, names: Sequence[str] | None) -> _Wanted:
+        if names is not None:
+            return cls(root, tuple(n for n in names if not is_slice(n)), tuple(filter(is_slice, names)))
+        held = read_json(root / "study.json") if (root / "study.json").is_file() else {}
+        return cls(root, None, tuple(held.get("slices", ())))
+
+    def parts(self, folder: RunFolder, line: Mapping[str, Any], notes: _Notes) -> Iterator[_Part]:
+        """The set itself if it is wanted, and every wanted slice of it."""
+        self.seen.add(line["test_set"])
+        step = line["step"]
+        if self.whole(line):
+            yield _Part(
+                step=step,
+                test_set=line["test_set"],
+                role=line["role"],
+                n=line["n"],
+                metrics=line["metrics"],
+                chance=self._chance(line),
+            )
+        for one, inside, members in self.slices_of(line):
+            frame = _record(folder, line, notes)
+            if frame is None:
+                return
+            if len(frame) != len(inside):
+                notes.add(
+                    f"{members_file(self.root, line['test_set'], line['prompts'])}: of another set; lost: {one.name}"
+                )
+                return
+            scores = [c for c in frame.columns if c.startswith("score:")]
+            found = Predictions(
+                test_set=one.name,
+                answers=tuple(c.removeprefix("score:") for c in scores),
+                ids=tuple(frame["example"][inside]),
+                scores=frame.loc[inside, scores].to_numpy(np.float64),
+                gold=np.array(members.gold, dtype=np.int64)[inside],
+            )
+            train_set = line["test_set"] if line["role"] == "in_domain" else ""
+            yield _Part(
+                step=step,
+                test_set=one.name,
+                role=role_of(one.name, train_set),
+                n=int(inside.sum()),
+                metrics={
+                    k: v for k, v in metrics(found).items() if not np.isnan(v)
+                },  # of one label, some are undefined
+                chance=_best_constant(np.array(members.gold)[inside]),
+                about={"slice_of": one.parent, "slice": str(one)},
+            )
+
+    def whole(self, line: Mapping[str, Any]) -> bool:
+        """Whether the whole set is wanted; the in-domain one always is, because the others are compared with it."""
+        return self.names is None or line["test_set"] in self.names or line["role"] == "in_domain"
+
+    def slices_of(self, line: Mapping[str, Any]) -> Iterator[tuple[Slice, Any, Members]]:
+        """The wanted slices of an evaluation, each with the examples that belong to it."""
+        for name in self.slices:
+            if name.partition("/")[0] != line["test_set"]:
+                continue
+            members = self._members(line["test_set"], line["prompts"])
+            one = resolve_slice(name, members.columns)
+            inside = one.mask(members)
+            if inside.any():
+                yield one, inside, members
+
+    def _members(self, test_set: str, prompts: str) -> Members:
+        if prompts not in self.members:
+            self.members[prompts] = read_members(members_file(self.root, test_set, prompts), test_set, prompts)
+        return self.members[prompts]
+
+    def layout(self, line: Mapping[str, Any], inside: Any, ids: Callable[[], Iterable[str]]) -> Layout:
+        """The examples of an evaluation, or of a slice of it, with what belongs together; `ids` as the records say."""
+        key = (line["prompts"], None if inside is None else inside.tobytes())
+        if key not in self.layouts:
+            try:
+                members = self._members(line["test_set"], line["prompts"])
+            except StoreError:  # the run's shots, or an older folder: examples stand alone
+                alone = tuple(ids())
+                self.layouts[key] = Layout(ids=alone, columns={}, items=np.arange(len(alone)))
+            else:
+                self.layouts[key] = Layout.of(members, inside)
+        return self.layouts[key]
+
+    def _chance(self, line: Mapping[str, Any]) -> float:
+        """Chance on a whole set; not known where the file of its members is gone."""
+        if not members_file(self.root, line["test_set"], line["prompts"]).is_file():
+            return float("nan")
+        return _best_constant(np.array(self._members(line["test_set"], line["prompts"]).gold))
+
+    def complain(self) -> None:
+        """A name that no run has evaluated is an error, not an empty answer."""
+        for name in (*(self.names or ()), *self.slices):
+            if name.partition("/")[0] not in self.seen and self.seen:
+                raise StoreError(f"{self.root}: no scores of test set '{name}'; {nearest(name, self.seen)}")
+
+
+def _best_constant(gold: Any) -> float:
+    return float(np.bincount(gold).max() / len(gold))
+
+
+def read_members(path: Path, test_set: str, prompts: str) -> Members:
+    """Who belongs to a rendered set."""
+    frame = _frame(path, "its slices cannot be read; run the study again to write it anew")
+    if found := _misfit_members(frame):
+        raise StoreError(f"{path}: {found}; run the study again to write it anew")
+    columns = [c for c in frame.columns if c.startswith("slice:")]
+    return Members(
+        test_set=test_set,
+        prompts=prompts,
+        ids=tuple(frame["example"]),
+        gold=tuple(map(int, frame["gold"])),
+        items=tuple(map(int, frame["item"])) if "item" in frame.columns else (),
+        columns={c.removeprefix("slice:"): tuple(map(str, frame[c])) for c in columns},
+    )
+
+
+def _record(
+    folder: RunFolder, line: Mapping[str, Any], notes: _Notes, columns: list[str] | None = None
+) -> pd.DataFrame | None:
+    """The records of an evaluation, or these columns of them; None, and a note, if they are damaged."""
+    path = records_file(folder, line)
+    if not path.exists():
+        notes.missing[folder.name] += 1
+        return None
+    try:
+        if not records_are_whole(folder, line):
+            raise StoreError(f"{path}: damaged or missing; `oodles run --verify` evaluates it again")
+        frame = _frame(path, "`oodles run --verify` evaluates it again", columns)
+        if problem := _misfit_records(frame, line["n"], columns):
+            raise StoreError(f"{path}: {problem}; `oodles run --verify` evaluates it again")
+        return frame
+    except StoreError as error:
+        notes.add(f"{error}; lost: the records of step {line['step']}, test set '{line['test_set']}'")
+        return None
+
+
+def _misfit_records(frame: pd.DataFrame, n: int, columns: Sequence[str] | None = None) -> str:
+    """What is wrong with records, or with these columns of them; nothing if they are as `commit` writes them."""
+    kinds = {name: frame[name].dtype.kind for name in frame.columns}
+    scores = [name for name in kinds if str(name).startswith("score:")]
+    if not set(columns or ("example", "correct")) <= kinds.keys() or (columns is None and len(scores) < 2):
+        return f"columns {some(kinds)}, expected example, correct and a score for each answer"
+    if kinds.get("correct", "b") != "b" or any(kinds[name] != "f" for name in scores):
+        return "columns of other kinds than records have"
+    if "example" in kinds and frame["example"].isna().any():
+        return "columns of other kinds than records have"
+    return "" if len(frame) == n else f"{len(frame)} records, expected {n}"
+
+
+def _misfit_members(frame: pd.DataFrame) -> str:
+    if not {"example", "gold"} <= set(frame.columns):
+        return f"columns {some(frame.columns)}, expected example and gold"
+    return "" if frame["gold"].dtype.kind in "iu" else f"column gold holds {frame['gold'].dtype}, expected numbers"
+
+
+def _frame(path: Path, advice: str, columns: list[str] | None = None) -> pd.DataFrame:
+    try:
+        return read_frame(path, page_checksum_verification=True, columns=columns)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: cannot be read ({first_line(error)}); {advice}") from None

@@ -1,0 +1,1 @@
+"""A study: its file, its grid of runs, and who makes them."""

@@ -1,0 +1,475 @@
+"""What a study costs, before anything is run: counts that are exact, and estimates that say what they rest on.
+
+Steps, evaluations, prompts and tokens are counted from the study's own data with the model's own tokenizer. Arithmetic,
+time, memory and bytes on disk are estimates: see footprint.py for what follows from the model's config.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from oodles.contracts import SHOTS, ModelSpec, PromptSet, RunSpec
+from oodles.errors import ModelError
+from oodles.model.load import load_tokenizer, outline_model
+from oodles.model.prefix_trees import ROW_TOKENS, Sequences, pack
+from oodles.model.scoring import BATCH_TOKENS, BATCH_TOKENS_ELSEWHERE, sequences_of
+from oodles.model.tokens import context_limit, encode_once
+from oodles.runs.callback import render_sets
+from oodles.runs.progress import duration
+from oodles.runs.schedule import step_count
+from oodles.runs.train import Candidates, encode_shots
+from oodles.study.footprint import Footprint, device_name, draw_footprint, resident_bytes, scoring_bytes, training_bytes
+from oodles.study.grid import Grid, schedule_of
+from oodles.suite.patterns import render
+
+UTILISATION = (0.3, 0.8)  # of the rate that matrix products alone reach
+CHARACTERS_PER_TOKEN = 4.3  # of English prompts, where the tokenizer is not here
+NOT_HERE = (
+    f"tokens are estimated, {CHARACTERS_PER_TOKEN} characters each, and nothing is said of arithmetic, time, memory and"
+    " adapters on disk, because it is not here"
+)
+GAPS = 0.75  # what glibc's heap holds on to beside a training step's tensors: 0.6 to 0.8 of them, measured on a CPU
+MOMENTS = {"adamw": 2, "adafactor": 0, "sgd": 0}  # numbers an optimiser keeps for each one that is trained
+
+# bytes around the numbers, as this version writes them
+RECORD_FILE, SCORE_LINE, RUN_FILES = 1150, 265, 3500
+ADAPTER_CONFIG, ADAPTER_TENSOR = 1400, 130
+
+Group = tuple[str, str, str, int]  # model, train set, pattern, shots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a run takes, or several together."""
+
+    steps: int  # of the optimiser
+    evaluations: int  # step x test set that are scored
+    taken_over: int  # beside these: scores of the untrained model that an earlier run has made
+    prompts: int  # of the evaluations, like the tokens below
+    prompt_tokens: int
+    computed_tokens: int  # what goes through the model for them: a shared beginning counts once
+    training_tokens: int  # padding left out
+    arithmetic: float  # floating-point operations; nan if the model is not here
+    seconds_low: float  # the arithmetic, at the higher utilisation
+    seconds_high: float
+    disk: int  # bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Bytes that a run holds at its peak."""
+
+    process: int  # Python, packages and data; none on a GPU
+    weights: int
+    adapter: int  # with what the optimiser keeps
+    batch: int  # activations, gradients and logits of the largest training batch, or of scoring
+
+    @property
+    def total(self) -> int:
+        return self.process + self.weights + self.adapter + self.batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunBudget:
+    """A run, what it takes and what it needs."""
+
+    run: str
+    group: Group
+    cost: Cost
+    memory: Memory | None  # None if the model is not here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """All runs of a study, and what the estimates rest on."""
+
+    runs: tuple[RunBudget, ...]
+    device: str
+    rates: Mapping[str, float]  # model -> operations per second of its matrix products, timed here
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Runs that differ by their seeds only: what one of them takes on average, and the most memory of any."""
+
+    group: Group
+    runs: int
+    each: Cost
+    memory: Memory | None
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    """Several runs together."""
+    listed = list(costs)
+    return Cost(**{f.name: sum(getattr(c, f.name) for c in listed) for f in fields(Cost)})
+
+
+def rows(budget: Budget) -> list[Row]:
+    """One row per model, train set, pattern and number of shots."""
+    found = []
+    for group in dict.fromkeys(run.group for run in budget.runs):
+        runs = [run for run in budget.runs if run.group == group]
+        memory = max((run.memory for run in runs if run.memory), key=lambda m: m.total, default=None)
+        each = _share(total(run.cost for run in runs), len(runs))
+        found.append(Row(group=group, runs=len(runs), each=each, memory=memory))
+    return found
+
+
+def _share(cost: Cost, runs: int) -> Cost:
+    values: dict[str, Any] = asdict(cost)
+    for name, value in values.items():
+        values[name] = value / runs if isinstance(value, float) else round(value / runs)
+    return Cost(**values)
+
+
+def budget_of(grid: Grid, done: Collection[str] = (), say: Callable[[str], None] = lambda _: None) -> Budget:
+    """Counts and estimates of every run of a study; runs that are done pass on their scores of step 0."""
+    models, notes = _look_up(grid, say)
+    work = {one.spec.name: one for one in _work(grid, models, done, say)}
+    process = resident_bytes() if device_name() == "cpu" else 0  # as in a run: packages and data are loaded
+    memory: dict[str, Memory] = {}
+    for model, reader in models.items():
+        say(f"a training step of {model.label}, without its weights")
+        try:
+            memory |= _memory(reader.footprint, [w for w in work.values() if w.spec.model == model], process)
+        except RuntimeError as error:  # it asks its tensors for their content
+            notes.append(f"{model.label}: no memory, the model cannot be gone through without weights ({error})")
+    return Budget(
+        runs=tuple(
+            RunBudget(
+                run=name,
+                group=work[name].group,
+                cost=_cost(work[name], models[work[name].spec.model].footprint),
+                memory=memory.get(name),
+            )
+            for name in (job.spec.name for job in grid.jobs)
+        ),
+        device=device_name(),
+        rates={model.label: reader.footprint.rate for model, reader in models.items() if reader.footprint},
+        notes=tuple(notes),
+    )
+
+
+def _look_up(grid: Grid, say: Callable[[str], None]) -> tuple[dict[ModelSpec, Reader], list[str]]:
+    """Tokenizer and footprint of every model, and what is to be said of those that are not here."""
+    models, notes = {}, []
+    for spec in {job.spec.model: job.spec for job in grid.jobs}.values():
+        say(f"outlining {spec.model.label}")
+        budget = spec.evaluation.batch_tokens or BATCH_TOKENS.get(device_name(), BATCH_TOKENS_ELSEWHERE)
+        try:
+            outline, tokenizer = outline_model(spec.model), load_tokenizer(spec.model)
+        except ModelError as error:
+            notes.append(f"{spec.model.label}: {NOT_HERE} ({error})")
+            models[spec.model] = Reader(batch_tokens=budget)
+            continue
+        models[spec.model] = Reader(
+            batch_tokens=budget,
+            tokenizer=tokenizer,
+            limit=context_limit(outline.config),
+            footprint=draw_footprint(outline, spec),
+        )
+    return models, notes
+
+
+# one run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Work:
+    """A run in tokens."""
+
+    spec: RunSpec
+    shots: Candidates
+    sets: Sizes
+    taken: frozenset[tuple[str, str]]  # sets whose scores at step 0 another run has
+
+    @property
+    def group(self) -> Group:
+        return self.spec.model.label, self.spec.train_set, self.spec.pattern.name, self.spec.shots
+
+    @property
+    def passes(self) -> float:
+        """How often the shots are seen."""
+        recipe = self.spec.recipe
+        one = step_count(self.spec.shots, replace(recipe, steps=None, epochs=1))
+        return step_count(self.spec.shots, recipe) / one
+
+    @property
+    def batch(self) -> tuple[int, int, int]:
+        """The largest training batch: sequences, tokens of the longest, and positions at which the loss is taken."""
+        longest = sorted(self.shots.examples, key=lambda e: -max(len(tokens) for tokens, _ in e["sequences"]))
+        inputs = self.shots.collate(longest[: self.spec.recipe.batch_size])
+        return *inputs["tokens"].shape, len(inputs["row"])
+
+
+def _work(
+    grid: Grid, models: Mapping[ModelSpec, Reader], done: Collection[str], say: Callable[[str], None]
+) -> Iterator[Work]:
+    """All runs in tokens, finished ones first; the first run of a model scores it untrained, the others take over."""
+    rendered: dict[tuple[str, str], dict[tuple[str, str], PromptSet]] = {}
+    donors: dict[ModelSpec, Sizes] = {}
+    for job in sorted(grid.jobs, key=lambda job: job.spec.name not in done):
+        spec, reader, key = job.spec, models[job.spec.model], (job.spec.pattern.name, job.spec.train_set)
+        say(f"counting tokens of {spec.name}")
+        if key not in rendered:
+            rendered[key] = _keyed(
+                one.prompts for one in render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation)
+            )
+        own = _keyed([render(spec.pattern, job.draw.examples, SHOTS)] if spec.evaluation.shots else [])
+        sizes = {at: reader.size(at, prompts) for at, prompts in (rendered[key] | own).items()}
+        taken = frozenset(donors.setdefault(spec.model, {}).keys() & sizes.keys())
+        donors[spec.model] = donors[spec.model] or sizes
+        shots = reader.shots(render(spec.pattern, job.draw.examples, spec.train_set), spec)
+        yield Work(spec=spec, shots=shots, sets=sizes, taken=taken)
+
+
+def _keyed(sets: Iterable[PromptSet]) -> dict[tuple[str, str], PromptSet]:
+    return {(prompts.name, prompts.hash): prompts for prompts in sets}
+
+
+def _cost(work: Work, footprint: Footprint | None) -> Cost:
+    recipe, points = work.spec.recipe, len(schedule_of(work.spec))
+    times = {key: points - (key in work.taken) for key in work.sets}  # how often each set is computed
+    computed = sum(work.sets[key].computed * n for key, n in times.items())
+    sequences = [sequence for example in work.shots.examples for sequence in example["sequences"]]
+    trained = work.passes * sum(len(tokens) for tokens, _ in sequences)
+    answers = work.passes * sum(len(target) for _, target in sequences)
+    arithmetic = footprint.scoring(computed) + footprint.training(trained, answers, recipe) if footprint else math.nan
+    slow, fast = (arithmetic / footprint.rate / share if footprint else math.nan for share in UTILISATION)
+    return Cost(
+        steps=step_count(work.spec.shots, recipe),
+        evaluations=sum(times.values()),
+        taken_over=len(work.taken),
+        prompts=sum(work.sets[key].prompts * n for key, n in times.items()),
+        prompt_tokens=sum(work.sets[key].tokens * n for key, n in times.items()),
+        computed_tokens=computed,
+        training_tokens=round(trained),
+        arithmetic=arithmetic,
+        seconds_low=fast,
+        seconds_high=slow,
+        disk=_disk(work, points, footprint),
+    )
+
+
+def _disk(work: Work, points: int, footprint: Footprint | None) -> int:
+    """Records of 4 bytes per score and 1 per example, adapters, and what is written around them."""
+    evaluation = work.spec.evaluation
+    records = sum(s.prompts * (4 * s.answers + 1) + RECORD_FILE + SCORE_LINE for s in work.sets.values())
+    adapter = _adapter_file(footprint) if footprint else 0
+    checkpoint = adapter * (1 + MOMENTS[work.spec.recipe.optimiser]) * evaluation.keep_checkpoints
+    return RUN_FILES + points * (records + adapter * evaluation.keep_adapters) + checkpoint
+
+
+def _adapter_file(footprint: Footprint) -> int:
+    return footprint.adapter_bytes + ADAPTER_TENSOR * footprint.adapter_tensors + ADAPTER_CONFIG
+
+
+def _memory(footprint: Footprint | None, work: Sequence[Work], process: int) -> dict[str, Memory]:
+    """Of each run of a model. The largest batch goes through a training step; smaller ones are taken in proportion."""
+    if footprint is None:
+        return {}
+    largest = max(work, key=lambda one: one.batch[0] * one.batch[1])
+    recipe, shots = largest.spec.recipe, largest.shots
+    training = plain = training_bytes(footprint, shots, largest.batch)
+    if recipe.gradient_checkpointing:
+        training = training_bytes(footprint, shots, largest.batch, checkpointing=True)
+    batches = {size.batch for one in work for size in one.sets.values()}
+    scoring = scoring_bytes(footprint, *max(batches, key=lambda batch: batch[0] * batch[1] ** 2))
+    if device_name() == "cpu":  # the gaps are those of a plain step, with checkpointing too
+        training += round(GAPS * plain)
+        scoring *= torch.get_num_threads()  # a batch per core
+    share = {one.spec.name: one.batch[0] * one.batch[1] / (largest.batch[0] * largest.batch[1]) for one in work}
+    return {
+        name: Memory(
+            process=process,
+            weights=footprint.weights,
+            adapter=footprint.adapter_bytes * (1 + MOMENTS[recipe.optimiser]),
+            batch=max(round(part * training), scoring),
+        )
+        for name, part in share.items()
+    }
+
+
+# tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetSize:
+    """A rendered set as a model reads it."""
+
+    prompts: int
+    answers: int
+    tokens: int
+    computed: int  # a shared beginning counts once
+    batch: tuple[int, int]  # rows of the largest batch, and their length
+
+
+Sizes = dict[tuple[str, str], SetSize]  # by name and hash of the rendered set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reader:
+    """Counts tokens with a model's tokenizer, or by characters if the model is not here; every set once."""
+
+    batch_tokens: int
+    tokenizer: Any = None
+    limit: int | None = None  # of tokens
+    footprint: Footprint | None = None
+    known: Sizes = field(default_factory=dict)
+
+    def size(self, key: tuple[str, str], prompts: PromptSet) -> SetSize:
+        if key not in self.known:
+            self.known[key] = self._measure(prompts)
+        return self.known[key]
+
+    def _measure(self, prompts: PromptSet) -> SetSize:
+        if self.tokenizer is None:  # characters share beginnings as tokens would
+            each, sequences = CHARACTERS_PER_TOKEN, _characters(prompts)
+            tokens = len(sequences.tokens)
+        else:
+            encoded = encode_once(self.tokenizer, prompts, self.limit)
+            each, sequences, tokens = 1.0, sequences_of(encoded), len(encoded.tokens)
+        packing = pack(sequences, round(self.batch_tokens * each), row_tokens=round(ROW_TOKENS * each))
+        batches = [(len(batch), math.ceil(batch[0].length / each)) for batch in packing.batches]
+        return SetSize(
+            prompts=len(prompts),
+            answers=len(prompts.answers),
+            tokens=round(tokens / each),
+            computed=round(packing.tokens / each),
+            batch=max(batches, key=lambda batch: batch[0] * batch[1] ** 2),
+        )
+
+    def shots(self, prompts: PromptSet, spec: RunSpec) -> Candidates:
+        if self.tokenizer is not None:
+            return encode_shots(self.tokenizer, prompts, spec.recipe, self.limit)
+        lengths = [math.ceil(len(prompt.text) / CHARACTERS_PER_TOKEN) for prompt in prompts.prompts]
+        return Candidates(examples=[{"sequences": [([0] * n, [0])], "gold": 0} for n in lengths])
+
+
+def _characters(prompts: PromptSet) -> Sequences:
+    texts = [prompt.text for prompt in prompts.prompts]
+    codes = np.frombuffer("".join(texts).encode("utf-32-le"), dtype=np.int32)
+    return Sequences(tokens=codes, starts=np.cumsum([0, *map(len, texts)], dtype=np.int64), reads=1)
+
+
+# what is shown
+
+
+def describe_budget(budget: Budget, status: Mapping[str, str]) -> dict[str, Any]:
+    """All of it as plain data; what is not known is None."""
+    left = total(run.cost for run in budget.runs if status[run.run] != "done")
+    names = ("model", "train_set", "pattern", "shots")
+    runs = [
+        {"run": r.run, "status": status[r.run], **dict(zip(names, r.group, strict=True)), **_plain(r.cost, r.memory)}
+        for r in budget.runs
+    ]
+    groups = [
+        {**dict(zip(names, r.group, strict=True)), "runs": r.runs, **_plain(r.each, r.memory)} for r in rows(budget)
+    ]
+    return {
+        "estimates": ["arithmetic", "seconds_low", "seconds_high", "disk", "memory"],
+        "utilisation": list(UTILISATION),
+        "device": budget.device,
+        "rates": dict(budget.rates),
+        "notes": list(budget.notes),
+        "runs": runs,
+        "per_run": groups,
+        "total": _plain(total(run.cost for run in budget.runs)),
+        "left": _plain(left),
+    }
+
+
+def _plain(cost: Cost, memory: Memory | None = None) -> dict[str, Any]:
+    told = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(cost).items()}
+    return {**told, "memory": {**asdict(memory), "total": memory.total}} if memory else told
+
+
+def table_of_counts(budget: Budget) -> tuple[list[str], list[list[str]]]:
+    """Columns and cells: what is counted, per run."""
+    columns = ["runs", "steps", "evaluations", "prompts", "prompt tokens", "computed", "training tokens"]
+    cells = []
+    for row in rows(budget):
+        each = row.each
+        tokens = (each.prompt_tokens, each.computed_tokens, each.training_tokens)
+        cells.append([f"{n:,}" for n in (row.runs, each.steps, each.evaluations, each.prompts, *tokens)])
+    return _with_groups(budget, columns, cells)
+
+
+def table_of_estimates(budget: Budget) -> tuple[list[str], list[list[str]]]:
+    """Columns and cells: what is estimated, per run."""
+    columns = ["arithmetic", "time", "memory", "disk"]
+    cells = [
+        [
+            in_units(row.each.arithmetic, "FLOP"),
+            time_range(row.each),
+            in_units(row.memory.total, "B") if row.memory else "-",
+            in_units(row.each.disk, "B"),
+        ]
+        for row in rows(budget)
+    ]
+    return _with_groups(budget, columns, cells)
+
+
+def _with_groups(budget: Budget, columns: list[str], cells: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    """Which runs a row is about, put before its cells; the pattern only if there are several."""
+    groups = [row.group for row in rows(budget)]
+    shown = [0, 1, 3] if len({group[2] for group in groups}) == 1 else [0, 1, 2, 3]
+    names = [("model", "train set", "pattern", "shots")[k] for k in shown]
+    return names + columns, [[str(g[k]) for k in shown] + row for g, row in zip(groups, cells, strict=True)]
+
+
+def sum_lines(budget: Budget, status: Mapping[str, str]) -> list[str]:
+    """The whole study in one line; and what is left of it, if some runs are done."""
+    left = [run for run in budget.runs if status[run.run] != "done"]
+    lines = [f"whole study: {_sum(budget.runs)}"]
+    return lines + ([f"left to run: {_sum(left)}"] if len(left) < len(budget.runs) else [])
+
+
+def _sum(runs: Sequence[RunBudget]) -> str:
+    cost = total(run.cost for run in runs)
+    over = f" (and {cost.taken_over:,} of step 0 taken over from another run)" if cost.taken_over else ""
+    return (
+        f"{len(runs)} run{'s' * (len(runs) != 1)}, {cost.steps:,} steps, {cost.evaluations:,} evaluations{over},"
+        f" {cost.computed_tokens + cost.training_tokens:,} tokens; estimates:"
+        f" {in_units(cost.arithmetic, 'FLOP')}, {time_range(cost)}, {in_units(cost.disk, 'B')} on disk"
+    )
+
+
+def basis_lines(budget: Budget) -> list[str]:
+    """What the estimates rest on."""
+    low, high = (round(100 * share) for share in UTILISATION)
+    timed = "; ".join(f"{label} {in_units(rate, 'FLOP')}/s" for label, rate in budget.rates.items())
+    process = " and the process with its packages and data" if budget.device == "cpu" else ""
+    lines = [
+        f"time, an estimate: the arithmetic at {high} to {low} % of the rate at which matrix products of the model's"
+        f" shapes were timed just now on this {budget.device} ({timed}); loading and writing are not counted",
+        f"memory, an estimate of the peak: weights, adapter, optimiser, the largest batch{process}",
+    ]
+    return lines * bool(timed) + list(budget.notes)
+
+
+def time_range(cost: Cost) -> str:
+    if math.isnan(cost.arithmetic):
+        return "-"
+    return f"{duration(cost.seconds_low)} to {duration(cost.seconds_high)}"
+
+
+def in_units(value: float, unit: str) -> str:
+    """Three digits with the unit's prefix.
+
+    >>> in_units(1_234_567, "B"), in_units(12.3e12, "FLOP"), in_units(512, "B")
+    ('1.23 MB', '12.3 TFLOP', '512 B')
+    """
+    if math.isnan(value):
+        return "-"
+    power = min(6, max(0, math.floor(math.log10(value) / 3))) if value >= 1 else 0
+    short = value / 1000**power
+    digits = 0 if power == 0 or short >= 100 else 1 if short >= 10 else 2
+    return f"{short:.{digits}f} {('', 'k', 'M', 'G', 'T', 'P', 'E')[power]}{unit}"

@@ -1,0 +1,220 @@
+"""A model without its weights: arithmetic, memory and speed, from its config alone.
+
+The model is built on torch's meta device, where tensors have a shape and no content, and goes through a training step
+there. What its tensors hold at once is what they will hold with weights.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import weakref
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers.pytorch_utils import Conv1D
+
+from oodles.contracts import Recipe, RunSpec
+from oodles.model.forward import causal_lm, hidden_states
+from oodles.model.load import attach_lora
+from oodles.runs.callback import memory_gigabytes
+from oodles.runs.train import Candidates
+
+TIMED = 0.2  # seconds of matrix products
+TIMED_ROWS, TIMED_SIDE = 256, 4096  # tokens at once, and the longest side of a matrix that is timed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Footprint:
+    """A model with its adapter on the meta device, and what its shapes tell."""
+
+    model: Any
+    weights: int  # bytes
+    linear: int  # weights that every token is multiplied with; the head is not among them
+    head: int
+    adapter: int  # numbers that are trained
+    adapter_bytes: int
+    adapter_tensors: int
+    rate: float  # operations per second that its matrix products reach here
+
+    def scoring(self, tokens: int) -> float:
+        """Operations to score tokens: 2 per weight. Of the head only the answers' rows are used: next to nothing."""
+        return 2.0 * (self.linear + self.adapter) * tokens
+
+    def training(self, tokens: float, answers: float, recipe: Recipe) -> float:
+        """Operations to train on tokens, of which so many are answers' positions, where the head is applied.
+
+        Forward takes 2 per weight, and so does the gradient of the input. Only the adapter's weights have a gradient of
+        their own, 2 more each. With gradient checkpointing, all goes forward twice.
+        """
+        again = self.scoring(1) * recipe.gradient_checkpointing
+        return tokens * (4 * self.linear + 6 * self.adapter + again) + answers * 4 * self.head
+
+
+def device_name() -> str:
+    """Where models run here."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def draw_footprint(outline: torch.nn.Module, spec: RunSpec) -> Footprint:
+    """What a run will make of a model's outline: in its precision, adapted, and a little of it timed."""
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[spec.recipe.precision]
+    model = outline.to(dtype)
+    head: Any = causal_lm(model).get_output_embeddings()
+    parts = [m for m in model.modules() if isinstance(m, torch.nn.Linear | Conv1D) and m is not head]
+    matrices = Counter(tuple(part.weight.shape) for part in parts)
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    with torch.device("meta"):
+        adapted: Any = attach_lora(model, spec.lora, 0, spec.model)
+    trained = [p for p in adapted.parameters() if p.requires_grad]
+    return Footprint(
+        model=adapted,
+        weights=weights,
+        linear=sum(rows * columns * count for (rows, columns), count in matrices.items()),
+        head=head.weight.numel(),
+        adapter=sum(p.numel() for p in trained),
+        adapter_bytes=sum(p.numel() * p.element_size() for p in trained),
+        adapter_tensors=len(trained),
+        rate=time_products(matrices, dtype),
+    )
+
+
+# speed
+
+
+def time_products(matrices: Mapping[tuple[int, ...], int], dtype: torch.dtype) -> float:
+    """Operations per second of matrix products of some shapes, each so many times, timed on this device."""
+    operations = seconds = 0.0
+    for shape, count in matrices.items():
+        rows, columns = (min(side, TIMED_SIDE) for side in shape)
+        operations += count * 2.0 * TIMED_ROWS * rows * columns
+        seconds += count * _time_product(rows, columns, dtype, TIMED / len(matrices))
+    return operations / seconds
+
+
+def _time_product(rows: int, columns: int, dtype: torch.dtype, seconds: float) -> float:
+    """The quickest of many calls: the others were disturbed."""
+    matrix = torch.ones(rows, columns, dtype=dtype, device=device_name())
+    tokens = torch.ones(TIMED_ROWS, columns, dtype=dtype, device=device_name())
+    best, start = math.inf, time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        called = time.perf_counter()
+        torch.nn.functional.linear(tokens, matrix)
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - called)
+    return best
+
+
+# memory
+
+
+def training_bytes(
+    footprint: Footprint, shots: Candidates, batch: tuple[int, int, int], *, checkpointing: bool = False
+) -> int:
+    """The most that tensors hold in a training step: activations, gradients, logits.
+
+    `batch` is the number of sequences, their length, and the number of positions at which the loss is taken.
+    """
+    model = footprint.model.train()
+    if checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    else:
+        model.gradient_checkpointing_disable()
+    with _fused_attention(), Shapes(model) as live:
+        _loss(model, shots, *batch).backward()
+    model.zero_grad()
+    return int(live.peak)
+
+
+def _loss(model: Any, shots: Candidates, rows: int, width: int, reads: int) -> torch.Tensor:
+    """As AnswerTrainer takes it; nothing but the graph outlives it."""
+    tokens, where, gold = _indices(rows, width), _indices(reads), _indices(rows // shots.each)
+    hidden = hidden_states(model, input_ids=tokens)
+    logits = causal_lm(model).get_output_embeddings()(hidden[where, where]).float()
+    return shots.loss(logits, {"tokens": tokens, "row": where, "target": where, "gold": gold})
+
+
+def scoring_bytes(footprint: Footprint, rows: int, width: int) -> int:
+    """The most that tensors hold while a batch of packed rows is scored."""
+    model = footprint.model.eval()
+    dtype = next(model.parameters()).dtype
+    with torch.no_grad(), _fused_attention(), Shapes(model) as live:
+        mask = torch.empty(rows, 1, width, width, dtype=dtype, device="meta")
+        hidden_states(model, input_ids=_indices(rows, width), position_ids=_indices(rows, width), attention_mask=mask)
+    return int(live.peak)
+
+
+def _indices(*shape: int) -> torch.Tensor:
+    return torch.empty(shape, dtype=torch.int64, device="meta")
+
+
+class Shapes(TorchDispatchMode):  # type: ignore[misc]
+    """Counts the bytes of all tensors that are alive at once, beside the model's own, while it is entered."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.now: int = 0
+        self.peak: int = 0
+        self._known = {id(tensor.untyped_storage()) for tensor in (*model.parameters(), *model.buffers())}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.all.default and args[0].is_meta:
+            return torch.tensor(True)  # "are all positions in order?", asked of a tensor without content
+        result = func(*args, **(kwargs or {}))
+        for value in tree_leaves(result):
+            if isinstance(value, torch.Tensor) and id(value.untyped_storage()) not in self._known:
+                self._count(value.untyped_storage())
+        return result
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
+        self._known.add(id(storage))
+        self.now += storage.nbytes()
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(storage, self._gone, id(storage), storage.nbytes())
+
+    def _gone(self, key: int, size: int) -> None:
+        self._known.discard(key)
+        self.now -= size
+
+
+@contextmanager
+def _fused_attention() -> Iterator[None]:
+    """Attention as every device's own kernel does it; the meta device has none, and would build all its weights."""
+    functional: Any = torch.nn.functional
+    own = functional.scaled_dot_product_attention
+    functional.scaled_dot_product_attention = lambda *given, **_: _Attended.apply(*given[:3])
+    try:
+        yield
+    finally:
+        functional.scaled_dot_product_attention = own
+
+
+class _Attended(torch.autograd.Function):  # type: ignore[misc]
+    """Query, key, value and result are kept for the way back; nothing as wide as the positions squared."""
+
+    @staticmethod
+    def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        result = torch.empty_like(query[..., : value.shape[-1]])  # laid out as the query
+        ctx.save_for_backward(query, key, value, result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, _: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(torch.empty_like(tensor) for tensor in ctx.saved_tensors[:3])
+
+
+def resident_bytes() -> int:
+    """What this process holds now; where the system does not tell, the most it has held."""
+    told = Path("/proc/self/statm")
+    if told.is_file():
+        return int(told.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return round(memory_gigabytes() * 1e9)

@@ -1,0 +1,162 @@
+"""Study -> runs: every run of the grid with its data drawn and its id settled, before anything is trained."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from itertools import product
+
+from oodles.contracts import Draw, Example, ModelSpec, Pattern, Recipe, RunSpec, Study, Suite, content_hash, role_of
+from oodles.errors import ConfigError
+from oodles.model.load import precision_of, resolve_model
+from oodles.names import check_name
+from oodles.runs.schedule import schedule, step_count
+from oodles.suite.draw import draw_from, group
+from oodles.suite.load import check_pattern, load_suite, pattern_for, pattern_of, select_test_sets, train_set_of
+from oodles.suite.patterns import render
+from oodles.suite.slices import is_slice, resolve_slice, slice_columns
+from oodles.suite.sources import load_examples, set_hash
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A run and the shots it is trained on."""
+
+    spec: RunSpec
+    draw: Draw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """A study, resolved: its suite and all its jobs."""
+
+    study: Study
+    suite: Suite
+    jobs: tuple[Job, ...]
+    caveats: tuple[str, ...]
+
+
+def expand(study: Study) -> Grid:
+    """All runs of a study, in a fixed order. Reads the train sets, loads no model."""
+    suite = load_suite(study.suite, study.folder, study.data)
+    patterns = [pattern_of(suite, name) for name in study.patterns or ("",)]
+    for pattern in suite.patterns.values():
+        check_pattern(pattern, f"suite {suite.name} [patterns.{pattern.name}]")
+    models = [resolve_model(m, study.folder, study.sources.get(m)) for m in study.models]
+    train = {name: load_examples(suite, train_set_of(suite, name)) for name in study.train_sets}
+    _check_test_sets(suite, study)
+    hashes = {name: set_hash(examples) for name, examples in train.items()}
+    recipes = {m: replace(study.recipe, precision=precision_of(m, study.recipe.precision)) for m in models}
+    data_seeds: tuple[int | None, ...] = (None,) if study.data_seeds == "seed" else study.data_seeds
+    cells = product(models, study.train_sets, patterns, study.shots, study.seeds, data_seeds)
+    drawn: dict[tuple[str, int, int], Draw] = {}  # runs of several models share their draws
+    groups = {name: group(examples) for name, examples in train.items()}
+    jobs = tuple(_job(study, suite, groups, hashes, recipes, drawn, *cell) for cell in cells)
+    repeated = {name for name, count in Counter(job.spec.name for job in jobs).items() if count > 1}
+    if repeated:
+        raise ConfigError(
+            f"study {study.name}: two runs are named '{min(repeated)}'; list each model, seed and size once"
+        )
+    return Grid(study=study, suite=suite, jobs=jobs, caveats=_caveats(study))
+
+
+def _job(
+    study: Study,
+    suite: Suite,
+    train: Mapping[str, Mapping[str, list[Example]]],
+    hashes: Mapping[str, str],
+    recipes: Mapping[ModelSpec, Recipe],
+    draws: dict[tuple[str, int, int], Draw],
+    model: ModelSpec,
+    train_set: str,
+    pattern: Pattern,
+    shots: int,
+    seed: int,
+    data_seed: int | None,
+) -> Job:
+    key = (train_set, shots, seed if data_seed is None else data_seed)
+    if key not in draws:
+        draws[key] = draw_from(train[train_set], *key, nested=study.draw == "nested")
+    drawn = draws[key]
+    used = pattern_for(suite, suite.train_sets[train_set], pattern)
+    draw_hash = drawn.hash
+    if callable(used.text):  # its source does not say all: what it writes does
+        draw_hash = content_hash([drawn.hash, render(used, drawn.examples, train_set).hash])
+    parts = [model.label, train_set, seed, shots]
+    parts += [pattern.name] if len(study.patterns) > 1 else []
+    parts += [f"d{data_seed}"] if len(study.data_seeds) > 1 and data_seed is not None else []
+    spec = RunSpec(
+        name=check_name("_".join(map(str, parts)), f"study {study.name}: the name of a run"),
+        model=model,
+        suite=suite.name,
+        train_set=train_set,
+        train_hash=hashes[train_set],
+        draw_hash=draw_hash,
+        pattern=used,
+        shots=shots,
+        seed=seed,
+        data_seed=drawn.data_seed,
+        lora=study.lora,
+        recipe=recipes[model],
+        evaluation=study.evaluation,
+    )
+    schedule_of(spec)  # a step beyond the end is an error now, not after an hour
+    return Job(spec=spec, draw=drawn)
+
+
+def select(grid: Grid, only: Sequence[str] = (), shots: Sequence[int] = ()) -> Grid:
+    """The runs whose name, or whose model's, matches, of some sizes."""
+    for size in shots:
+        if size not in grid.study.shots:
+            raise ConfigError(f"--shots {size}: the study has {', '.join(map(str, grid.study.shots))}")
+    for pattern in only:
+        if not any(_matches(job, pattern) for job in grid.jobs):
+            names = f"{grid.jobs[0].spec.name} ... {grid.jobs[-1].spec.name}"
+            raise ConfigError(f"--only '{pattern}' matches none of the {len(grid.jobs)} runs of the study ({names})")
+    jobs = tuple(
+        job
+        for job in grid.jobs
+        if (not only or any(_matches(job, pattern) for pattern in only)) and (not shots or job.spec.shots in shots)
+    )
+    if not jobs:
+        raise ConfigError(f"--only {' '.join(only)} --shots {' '.join(map(str, shots))}: no run has both")
+    return Grid(study=grid.study, suite=grid.suite, jobs=jobs, caveats=grid.caveats)
+
+
+def _matches(job: Job, pattern: str) -> bool:
+    return fnmatch(job.spec.name, pattern) or fnmatch(job.spec.model.label, pattern)
+
+
+def schedule_of(spec: RunSpec) -> tuple[int, ...]:
+    """The steps at which a run is evaluated."""
+    return schedule(spec.evaluation.steps, step_count(spec.shots, spec.recipe), spec.evaluation.points)
+
+
+def _check_test_sets(suite: Suite, study: Study) -> None:
+    names = {data.name for data in select_test_sets(suite, study.evaluation.test_sets)}
+    check_slices(suite, study.evaluation.test_sets)
+    for train_set in study.train_sets:
+        if not any(role_of(name, train_set) == "in_domain" for name in names):
+            raise ConfigError(
+                f"{study.name}: no test set '{train_set}' is evaluated, so its runs lack an in-domain score; add it"
+            )
+    if len(names) < 3:
+        raise ConfigError(
+            f"study {study.name}: {len(names)} test sets; expected the in-domain one and at least two OOD sets"
+        )
+
+
+def check_slices(suite: Suite, names: tuple[str, ...]) -> None:
+    """A slice that does not exist is an error before anything is trained."""
+    for name in filter(is_slice, names):
+        examples = load_examples(suite, select_test_sets(suite, (name,))[0])
+        resolve_slice(name, slice_columns(examples))
+
+
+def _caveats(study: Study) -> tuple[str, ...]:
+    sampled = study.evaluation.limit_in_domain
+    if sampled is None:
+        return ()
+    return (f"the in-domain set is a sample of {sampled}: noise in it biases partial correlations upward",)

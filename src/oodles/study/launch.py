@@ -1,0 +1,108 @@
+"""run(): all that is missing of a study, here, in this process or in a pool of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from oodles.audit.audit import audit_grid, stop_on_errors
+from oodles.contracts import Study
+from oodles.disk import staying
+from oodles.model.load import model_path, require_training
+from oodles.runs.progress import Progress
+from oodles.runs.stopping import stop_on_signals
+from oodles.store.folder import (
+    RunFolder,
+    check_folder,
+    check_identity,
+    check_members,
+    check_same_run,
+    claim_folder,
+    mend_members,
+    plan_runs,
+    write_json,
+)
+from oodles.store.locks import held_briefly
+from oodles.study.grid import Grid, expand, select
+from oodles.study.load import load_study
+from oodles.study.worker import How, Outcome, check_alone, run_missing, work_of
+
+
+def run(
+    study: Study | str | Path,
+    out: str | Path | None = None,
+    *,
+    only: Sequence[str] = (),
+    shots: Sequence[int] = (),
+    workers: int = 1,
+    retry: bool = False,
+    verify: bool = False,
+    allow: Sequence[str] = (),
+) -> Outcome:
+    """Run what is missing of a study; finished runs are skipped, one failure does not stop the rest.
+
+    Parameters
+    ----------
+    study : from `load_study`, or what it takes: a TOML file or the name of a shipped study.
+    out : folder of the study; the study's own `out` if not given.
+    only, shots : only these runs: names of runs or models, with * and ?; sizes.
+    workers : processes that share the runs, each with its part of the cores, and a GPU of its own where there are some.
+    retry : try failed runs again.
+    verify : read all records and adapters of done runs; make damaged records anew, refuse damaged adapters.
+    allow : codes of audit errors that shall not stop the study, beside those the study itself allows.
+    """
+    study = study if isinstance(study, Study) else load_study(study)
+    grid = select(expand(study), only, shots)
+    root = Path(out if out is not None else study.out)
+    how = How(retry, verify)
+    with staying(root) if root.is_dir() else nullcontext():
+        begin(grid, root, allow)
+        if workers > 1:
+            from oodles.study.pool import run_in_workers
+
+            return run_in_workers(grid, root, workers, how)
+        with Progress(work_of(grid, root), study.name) as progress, stop_on_signals() as stop:
+            return run_missing(grid, root, how, _listener(progress), stop)
+
+
+def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
+    """Everything that can be wrong is found before anything is written; then the folder is this study's."""
+    check_alone()
+    require_training("oodles run")
+    from oodles.runs.callback import render_sets
+
+    study = grid.study
+    for spec in {job.spec.model: job.spec for job in grid.jobs}.values():
+        model_path(spec.model)  # a model that is not there is an error now, not after the first run
+    ids = [job.spec.run_id for job in grid.jobs]
+    check_folder(root, study.name, grid.suite.name, ids)
+    check_identity(root)
+    for job in grid.jobs:
+        check_same_run(RunFolder(root / "runs" / job.spec.name), job.spec)
+    audit = audit_grid(grid, notes=False)
+    allowed = (*study.allow, *allow)
+    stop_on_errors(audit, allowed)
+    specs = {(job.spec.pattern.name, job.spec.train_set): job.spec for job in grid.jobs}.values()
+    rendered = [render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation) for spec in specs]
+    members = [one.members for sets in rendered for one in sets]
+    check_members(root, members)
+    with held_briefly(root / ".study.lock"):
+        claim_folder(root, study.name, grid.suite.name, ids)
+        check_members(root, members)  # of what was written anew, too
+        plan_runs(root, [job.spec.name for job in grid.jobs])
+        mend_members(root, members)
+        write_json(root / "audit.json", {**audit.as_dict(), "allowed": list(allowed)})
+
+
+def _listener(progress: Progress) -> Callable[..., None]:
+    from oodles.runs.callback import Heard
+
+    def listen(heard: Heard) -> None:
+        progress.advance(heard.work)
+        if heard.doing:
+            progress.label(heard.doing)
+        if heard.text:
+            progress.say(heard.text)
+
+    return listen

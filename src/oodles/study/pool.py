@@ -1,0 +1,196 @@
+"""Workers that share the runs of a study on this machine: each has cores, and a GPU, of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, cast
+
+from oodles.contracts import Study
+from oodles.errors import OodlesError, StoreError
+from oodles.runs.progress import Progress, settle_streams
+from oodles.runs.stopping import Stop, stop_on_signals
+from oodles.study.grid import Grid, expand, select
+from oodles.study.worker import How, Outcome, run_missing, work_of
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a worker has to itself."""
+
+    threads: int
+    device: str | None  # for CUDA_VISIBLE_DEVICES
+
+    @property
+    def environment(self) -> dict[str, str]:
+        told = {"OMP_NUM_THREADS": str(self.threads), "TOKENIZERS_PARALLELISM": "false"}
+        return told if self.device is None else {**told, "CUDA_VISIBLE_DEVICES": self.device}
+
+
+def shares(workers: int, cores: int, devices: Sequence[str]) -> tuple[Share, ...]:
+    """Cores and devices, handed out evenly; more workers than devices take turns on them.
+
+    >>> shares(3, 8, ("0", "1"))
+    (Share(threads=2, device='0'), Share(threads=2, device='1'), Share(threads=2, device='0'))
+    """
+    threads = max(1, cores // workers)
+    return tuple(Share(threads, devices[i % len(devices)] if devices else None) for i in range(workers))
+
+
+def visible_devices() -> tuple[str, ...]:
+    """Ids of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES spells them."""
+    told = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if told is not None:
+        return tuple(d for d in told.split(",") if d.strip())
+    import torch
+
+    return tuple(map(str, range(torch.cuda.device_count())))
+
+
+@dataclass(slots=True)
+class _Worker:
+    """A process, and what it tells through a pipe that nobody else holds: each sees when the other has ended."""
+
+    process: BaseProcess
+    told: Connection
+    outcome: Outcome | None = None
+
+
+def run_in_workers(grid: Grid, root: Path, workers: int, how: How) -> Outcome:
+    """All that is missing, by several processes; they find their work by its locks, as strangers would."""
+    context = multiprocessing.get_context("spawn")
+    names = tuple(job.spec.name for job in grid.jobs)
+    pool: list[_Worker] = []
+    for share in shares(min(workers, len(grid.jobs)), len(os.sched_getaffinity(0)), visible_devices()):
+        told, tell = context.Pipe(duplex=False)
+        with _environment(share.environment):
+            process = context.Process(target=_work, args=(grid.study, names, root, how, tell))
+            process.start()
+        tell.close()
+        pool.append(_Worker(process, told))
+    with Progress(work_of(grid, root), grid.study.name) as progress, stop_on_signals() as stop:
+        try:
+            _listen(pool, progress, stop)
+        finally:
+            for worker in pool:
+                worker.told.close()  # one that still tells something sees that nobody listens, and stops
+            for worker in pool:
+                if worker.outcome is None and worker.process.is_alive():
+                    worker.process.terminate()
+                worker.process.join()
+    if not stop:
+        _check_ends(pool, root)
+    outcomes = [w.outcome for w in pool if w.outcome is not None]
+    return _together(outcomes, root, stop.number or max((o.stopped for o in outcomes), default=0))
+
+
+def _listen(pool: Sequence[_Worker], progress: Progress, stop: Stop) -> None:
+    """Until every worker has ended."""
+    open_ends = {worker.told: worker for worker in pool}
+    asked = False
+    while open_ends:
+        if stop and not asked:
+            asked = True
+            for worker in pool:
+                worker.process.terminate()  # politely: a worker ends at its next safe moment
+        for end in wait(list(open_ends), timeout=0.2):
+            told = cast(Connection, end)
+            try:
+                heard = told.recv()
+            except (EOFError, OSError):
+                del open_ends[told]
+                continue
+            if isinstance(heard, OodlesError):
+                raise heard
+            if isinstance(heard, Outcome):
+                open_ends[told].outcome = heard
+                continue
+            progress.advance(heard.work)
+            if heard.text:
+                progress.say(heard.text)
+
+
+def _check_ends(pool: Sequence[_Worker], root: Path) -> None:
+    """A worker that crashed, or ended without telling what it did, is an error."""
+    for number, worker in enumerate(pool, start=1):
+        code = worker.process.exitcode or 0
+        if code == 0 and worker.outcome is not None:
+            continue
+        how = f"with exit code {code}"
+        if code < 0:
+            how = f"by {signal.Signals(-code).name}" + " (often: no memory left)" * (-code == signal.SIGKILL)
+        raise StoreError(
+            f"{root}: worker {number} of {len(pool)} was ended {how}; what is committed is safe, run the same command"
+            " again, perhaps with fewer --workers"
+        )
+
+
+def _together(outcomes: Sequence[Outcome], root: Path, stopped: int) -> Outcome:
+    """What one worker did is no longer missing, held or skipped for the others."""
+    done = [name for o in outcomes for name in o.done]
+    failed = dict(pair for o in outcomes for pair in o.failed)
+    settled = {*done, *failed}
+    before = dict(pair for o in outcomes for pair in o.failed_before)
+    held = dict(pair for o in outcomes for pair in o.held)
+    refused = dict(pair for o in outcomes for pair in o.refused)
+    return Outcome(
+        out=root,
+        done=tuple(done),
+        skipped=tuple(sorted({name for o in outcomes for name in o.skipped} - settled)),
+        failed=tuple(failed.items()),
+        failed_before=tuple((n, r) for n, r in before.items() if n not in settled),
+        held=tuple((n, who) for n, who in held.items() if n not in settled),
+        refused=tuple((n, r) for n, r in refused.items() if n not in settled),
+        stopped=stopped,
+    )
+
+
+def _work(study: Study, names: Sequence[str], root: Path, how: How, pipe: Connection) -> None:
+    """One worker: a process of its own, which knows its cores and device from the environment."""
+    try:
+        with stop_on_signals() as stop:
+
+            def tell(heard: Any) -> None:
+                if not _sent(pipe, heard):
+                    stop.number = stop.number or signal.SIGHUP  # whoever started us is gone
+
+            grid = select(expand(study), names)
+            _sent(pipe, run_missing(grid, root, how, tell, stop))
+    except OodlesError as error:
+        _sent(pipe, error)
+    except KeyboardInterrupt:
+        pass  # whoever started us says it
+    finally:
+        pipe.close()
+        settle_streams()
+
+
+def _sent(pipe: Connection, what: Any) -> bool:
+    """Whether somebody listens."""
+    try:
+        pipe.send(what)
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def _environment(told: dict[str, str]) -> Iterator[None]:
+    """For the processes that are started inside."""
+    before = {key: os.environ.get(key) for key in told}
+    os.environ.update(told)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                del os.environ[key]
+            else:
+                os.environ[key] = value

@@ -1,0 +1,221 @@
+"""Go through the runs of a study and make what is missing; others may work on the same folder.
+
+What is there is found anew for each run, step and test set; a run is written by whoever holds its lock.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from oodles.disk import disk_trouble, staying
+from oodles.errors import ConfigError, DiskError, OodlesError, StoreError, masked
+from oodles.model.load import free_memory
+from oodles.runs.stopping import Stop, Stopped
+from oodles.store.folder import (
+    RunFolder,
+    check_spec,
+    is_damaged,
+    keep_draw,
+    log_line,
+    mend_scores,
+    sidecar,
+    write_json,
+)
+from oodles.store.locks import release, take
+from oodles.study.grid import Grid, Job, schedule_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a study's runs."""
+
+    out: Path
+    done: tuple[str, ...] = ()  # finished now
+    skipped: tuple[str, ...] = ()  # finished before
+    failed: tuple[tuple[str, str], ...] = ()  # name and reason
+    failed_before: tuple[tuple[str, str], ...] = ()  # not tried again
+    held: tuple[tuple[str, str], ...] = ()  # name, and who is at it
+    refused: tuple[tuple[str, str], ...] = ()  # name, and what must be mended or removed first
+    stopped: int = 0  # the signal that ended it before its time
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """What is done about runs that are settled."""
+
+    retry: bool = False  # try failed ones again
+    verify: bool = False  # read all records and adapters of done ones, and make damaged records anew
+
+
+@dataclass(slots=True)
+class _Tally:
+    """An outcome in the making."""
+
+    done: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    failed_before: list[tuple[str, str]] = field(default_factory=list)
+    held: list[tuple[str, str]] = field(default_factory=list)
+    refused: list[tuple[str, str]] = field(default_factory=list)
+
+    def outcome(self, out: Path, stopped: int = 0) -> Outcome:
+        return Outcome(
+            out=out,
+            done=tuple(self.done),
+            skipped=tuple(self.skipped),
+            failed=tuple(self.failed),
+            failed_before=tuple(self.failed_before),
+            held=tuple(self.held),
+            refused=tuple(self.refused),
+            stopped=stopped,
+        )
+
+
+def check_alone() -> None:
+    """Refuse a launcher of several processes for one training: here a run is trained by one process."""
+    size = os.environ.get("WORLD_SIZE", "").strip()
+    if size and not size.isdigit():
+        raise ConfigError(f"oodles run: WORLD_SIZE is '{size}', expected a number; unset it")
+    if size and int(size) > 1:
+        raise ConfigError(
+            f"oodles run: WORLD_SIZE is {size}: a launcher (torchrun, accelerate launch) has started it {size} times,"
+            " but a run is trained by one process; start it once, without the launcher; --workers N uses N GPUs"
+        )
+
+
+def run_missing(grid: Grid, root: Path, how: How, listen: Callable[..., None], stop: Stop) -> Outcome:
+    """Go through the runs; each is made by whoever holds its lock.
+
+    A run that failed, or whose folder is damaged beyond what the study can write anew, does not stop the others; a disk
+    that cannot be written to does.
+    """
+    tally = _Tally()
+    folders = [RunFolder(root / "runs" / job.spec.name) for job in grid.jobs]
+    try:
+        with staying(root):
+            for job, folder in zip(grid.jobs, folders, strict=True):
+                stop.obey()
+                try:
+                    _make(job, grid, folder, how, listen, folders, stop, tally)
+                except DiskError:
+                    raise
+                except StoreError as error:
+                    tally.refused.append((folder.name, str(error)))
+    except Stopped as told:
+        return tally.outcome(root, told.number)
+    return tally.outcome(root)
+
+
+def _make(
+    job: Job,
+    grid: Grid,
+    folder: RunFolder,
+    how: How,
+    listen: Callable[..., None],
+    folders: list[RunFolder],
+    stop: Stop,
+    tally: _Tally,
+) -> None:
+    """Make one run if it is not settled and nobody else is at it."""
+    from oodles.runs.callback import Heard
+
+    if _settled(job, grid, folder, how, tally):
+        return
+    holder = take(folder.lock)
+    if holder is not None:
+        tally.held.append((folder.name, str(holder)))
+        return
+    try:
+        if _settled(job, grid, folder, how, tally):  # somebody finished it in the meantime
+            return
+        reason = _try(job, grid, folder, listen, folders, stop, how.verify)
+    finally:
+        release(folder.lock)
+    free_memory()  # before the next model is loaded; out here no traceback holds this one
+    if reason is None:
+        tally.done.append(folder.name)
+    else:
+        tally.failed.append((folder.name, reason))
+        listen(Heard(text=f"{folder.name} failed: {reason}; see {folder.log}"))
+
+
+def _settled(job: Job, grid: Grid, folder: RunFolder, how: How, tally: _Tally) -> bool:
+    """Whether there is nothing to do for a run; if so, it is counted."""
+    from oodles.runs.runner import lacking
+
+    status = folder.status
+    check_spec(folder)
+    if status == "done" and not lacking(job, grid.suite, folder) and not (how.verify and is_damaged(folder)):
+        keep_draw(folder, job.draw)
+        tally.skipped.append(folder.name)
+        return True
+    known = sidecar(folder.failed) if status == "failed" and not how.retry else None
+    if known:  # a damaged one says nothing: the run is tried again
+        tally.failed_before.append((folder.name, str(known.get("reason"))))
+        return True
+    return False
+
+
+def _try(
+    job: Job,
+    grid: Grid,
+    folder: RunFolder,
+    listen: Callable[..., None],
+    folders: list[RunFolder],
+    stop: Stop,
+    verify: bool,
+) -> str | None:
+    """Run one job; the reason if it failed."""
+    from oodles.runs.callback import Heard
+    from oodles.runs.runner import run_one
+
+    def heard(what: Heard) -> None:
+        listen(what)
+        stop.obey()
+
+    try:
+        for lost in mend_scores(folder, missing=verify):
+            log_line(folder, lost)
+        run_one(job, grid.suite, folder, heard, folders, stop)
+    except Stopped as told:
+        log_line(folder, str(told))
+        raise
+    except StoreError:
+        raise  # the disk's or the folder's fault, not the run's
+    except Exception as error:
+        trouble = disk_trouble(error, folder.path)
+        if trouble is not None:
+            raise trouble from None
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if not isinstance(error, OodlesError):
+            reason = f"{type(error).__name__}: {reason}"
+        reason = masked(reason)
+        write_json(folder.failed, {"reason": reason, "log": folder.log.name})
+        log_line(folder, traceback.format_exc())
+        return reason
+    return None
+
+
+def work_of(grid: Grid, root: Path) -> float:
+    """Work of the runs that are not done, for the time left. Step 0 counts once per model: later runs take it over."""
+    from oodles.runs.callback import characters, render_sets
+    from oodles.runs.runner import training_work
+
+    work, seen = 0.0, set()
+    sizes: dict[tuple[str, str], float] = {}
+    for job in grid.jobs:
+        spec = job.spec
+        if RunFolder(root / "runs" / spec.name).status == "done":
+            continue
+        key = (spec.pattern.name, spec.train_set)
+        if key not in sizes:
+            sets = render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation)
+            sizes[key] = sum(characters(r.prompts) for r in sets)
+        points = len(schedule_of(spec)) - (spec.model in seen)
+        work += points * sizes[key] + training_work(job)
+        seen.add(spec.model)
+    return work

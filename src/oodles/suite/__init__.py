@@ -1,0 +1,1 @@
+"""Data: which sets are tested, their examples, and how a prompt reads."""

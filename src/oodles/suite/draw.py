@@ -1,0 +1,68 @@
+"""Draw the shots of a run: balanced by label, from a seed; the draw is stored with the run, not derived again."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from oodles.contracts import Draw, Example
+from oodles.errors import ConfigError
+
+
+def draw(examples: Sequence[Example], train_set: str, shots: int, data_seed: int, *, nested: bool = False) -> Draw:
+    """`shots` examples in all, the same number of each label.
+
+    Draws of different sizes are independent: 32 shots are not the first half of 64. With `nested`, the larger draw
+    contains the smaller.
+
+    Examples
+    --------
+    >>> rows = [Example(id=str(i), fields={}, label="ab"[i % 2], answer=i % 2) for i in range(10)]
+    >>> [e.label for e in draw(rows, "toy", 4, 0).examples].count("a")
+    2
+    """
+    return draw_from(group(examples), train_set, shots, data_seed, nested=nested)
+
+
+def group(examples: Sequence[Example]) -> dict[str, list[Example]]:
+    """A train set by label, in the order of its ids: the draw must not depend on the order of the file."""
+    by_label: dict[str, list[Example]] = defaultdict(list)
+    for example in sorted(examples, key=lambda e: e.id):
+        by_label[example.label].append(example)
+    return dict(by_label)
+
+
+def draw_from(
+    by_label: Mapping[str, list[Example]], train_set: str, shots: int, data_seed: int, *, nested: bool = False
+) -> Draw:
+    """A draw from a set that is grouped already; a grid draws from the same set many times."""
+    labels = sorted(by_label)
+    if shots % len(labels):
+        raise ConfigError(
+            f"shots is {shots}, not divisible by the {len(labels)} labels of '{train_set}' ({', '.join(labels)})"
+        )
+    each = shots // len(labels)
+    smallest = min(labels, key=lambda name: len(by_label[name]))
+    if each > len(by_label[smallest]):
+        raise ConfigError(
+            f"shots is {shots}, {each} per label, but train set '{train_set}' has only"
+            f" {len(by_label[smallest])} examples labelled '{smallest}'; lower shots"
+        )
+    if nested:
+        chosen = _first_of_each(by_label, each, f"oodles draw {train_set} nested {data_seed}")
+    else:
+        rng = random.Random(f"oodles draw {train_set} {shots} {data_seed}")
+        chosen = [example for label in labels for example in rng.sample(by_label[label], each)]
+        rng.shuffle(chosen)
+    return Draw(train_set=train_set, shots=shots, data_seed=data_seed, examples=tuple(chosen))
+
+
+def _first_of_each(by_label: Mapping[str, list[Example]], each: int, key: str) -> list[Example]:
+    """The first examples of every label in one shuffled order that no size changes."""
+    queues = []
+    for label in sorted(by_label):
+        queue = list(by_label[label])
+        random.Random(f"{key} {label}").shuffle(queue)
+        queues.append(queue[:each])
+    return [example for rank in zip(*queues, strict=True) for example in rank]

@@ -1,0 +1,571 @@
+"""A data set of the Hugging Face hub, or the public file that stands in for it -> one Parquet file and its provenance.
+
+    DIR/hans/validation.parquet      all columns of the split, with the hub's names of the labels
+    DIR/hans/validation.json         where the rows came from: see `Provenance`
+
+What is tried, in this order: the commit that the suite asks for, else the current one; of a repository that is a
+loading script, the Parquet branch that the hub makes of it; if the hub gives no answer, the cache of the Hugging Face
+libraries; the fallback file. With HF_HUB_OFFLINE or HF_DATASETS_OFFLINE only the cache is looked at. A folder laid out
+like a repository of the hub may stand in the place of an id. HF_HOME, HF_ENDPOINT and proxies hold as the libraries
+read them; HF_CACHE_DIR is where `datasets` keeps its tables.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import json
+import logging
+import os
+import queue
+import re
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO, Any
+
+from oodles.contracts import Fallback, Source
+from oodles.errors import DataError, MissingExtraError, StoreError, masked, nearest
+from oodles.store.folder import disk_errors, read_json
+from oodles.suite.load import list_suites
+
+CONVERTED = "refs/convert/parquet"  # the branch on which the hub keeps its own Parquet copy of a repository
+CONVERTED_FILE = re.compile(r"(?P<config>[^/]+)/(?P<split>[^/]+)/\d{4,}\.parquet")
+PLAIN_SPLITS = {"train", "validation", "test"}  # what `datasets` can tell apart by the names of folders alone
+SPLIT_NAME = re.compile(r"(?:^|\+)([\w.-]+)")  # in train, train[:100] or train+test
+COMMIT = re.compile(r"[0-9a-f]{40}")
+HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+OFF_SWITCHES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
+
+PATIENCE = 10.0  # seconds in which the hub must answer the first request; left alone, the libraries retry for 23
+STALL = 30.0  # seconds without a byte after which a download is given up
+SAY_EVERY = 5.0  # seconds between two lines about a download
+MAX_BYTES = 2**30  # of a fallback file
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Where the rows of a Parquet file came from; kept as JSON beside it."""
+
+    hub: str
+    config: str | None
+    split: str
+    asked_revision: str | None  # what the suite said
+    revision: str | None  # the commit on the hub; None: from a fallback or a folder, or the cache does not know it
+    origin: str  # "hub", "hub refs/convert/parquet", the url of the fallback, or the folder
+    rows: int
+    sha256: str  # of the Parquet file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """The rows of a split as a `datasets.Dataset`, and where they were."""
+
+    dataset: Any
+    origin: str
+    revision: str | None = None
+
+
+_Way = tuple[str, Callable[[], _Found]]  # a way to the rows, with the name it has in messages
+
+
+class _FailedError(Exception):
+    """One way to the rows did not work: its text says why, `instead` what to try next."""
+
+    def __init__(self, reason: str, *instead: _Way) -> None:
+        super().__init__(reason)
+        self.instead = instead
+
+
+class _UnreachableError(_FailedError):
+    """The hub gave no answer."""
+
+
+def bring(source: Source, target: Path, where: str, say: Say) -> Provenance:
+    """Write the rows of a hub data set to `target`, with their provenance beside it; both whole or not at all.
+
+    `where` names the set in messages, e.g. "nli/snli". Everything that was tried in vain is named in one DataError.
+    """
+    if not source.hub or not source.split:
+        raise DataError(f"{where}: source has hub {source.hub!r} and split {source.split!r}; expected both")
+    with _quiet_libraries(where):
+        return _keep(_find(source, source.hub, target, where, say), source, target)
+
+
+def provenance_of(target: Path) -> Provenance | None:
+    """What is written beside a Parquet file about its rows; None if nothing is."""
+    path = target.with_suffix(".json")
+    if not path.is_file():
+        return None
+    try:
+        held = read_json(path, advice="remove it and fetch the set again")
+    except StoreError as error:
+        raise DataError(str(error)) from None
+    kinds = {"str": str, "int": int, "str | None": str | None}
+    expected = {f.name: kinds[str(f.type)] for f in fields(Provenance)}
+    wrong = [name for name, kind in expected.items() if name not in held or not isinstance(held[name], kind)]
+    wrong += sorted(set(held) - set(expected))
+    if wrong:
+        raise DataError(f"{path}: damaged at {', '.join(wrong)}; remove it and fetch the set again")
+    return Provenance(**held)
+
+
+def matches(provenance: Provenance, source: Source) -> bool:
+    """Whether a file holds what a source asks for."""
+    held = (provenance.hub, provenance.config, provenance.split, provenance.asked_revision)
+    return held == (source.hub, source.config, source.split, source.revision)
+
+
+# finding the rows
+
+
+def _find(source: Source, hub: str, target: Path, where: str, say: Say) -> _Found:
+    """The first way to the rows that works; if none does, one error that names them all."""
+    off = None if Path(hub).is_dir() else _switched_off()
+    ways, failures = _ways(source, hub, target, where, say), []
+    advice = "check the set's source in the suite"
+    while ways:
+        name, way = ways.pop(0)
+        try:
+            found = way()
+            if name == "cache":
+                say(f"{where}: {hub} from the libraries' cache, commit {(found.revision or 'unknown')[:12]}")
+            return found
+        except _FailedError as failure:
+            if off:
+                raise DataError(f"{where}: {failure} and the hub is switched off ({off}); {_carry(where)}") from None
+            if isinstance(failure, _UnreachableError):
+                advice = f"check the network, or {_carry(where)}"
+            failures.append(f"{name}: {failure}")
+            ways[:0] = failure.instead
+    raise DataError(f"{where}: '{hub}' cannot be loaded: {'; '.join(failures)}; {advice}")
+
+
+def _ways(source: Source, hub: str, target: Path, where: str, say: Say) -> list[_Way]:
+    """What to try, in this order; some of it names further ways when it fails."""
+    off, fallback = _switched_off(), source.fallback
+    ways: list[_Way] = []
+    if Path(hub).is_dir():
+        ways.append(("folder", lambda: _from_folder(source, hub)))
+    elif off:
+        ways.append(("cache", lambda: _from_cache(source, hub)))
+    else:
+        ways.append(("hub", lambda: _from_hub(source, hub, where, say)))
+    if fallback is not None and not off:
+        ways.append((f"fallback {fallback.url}", lambda: _from_fallback(fallback, target, where, say)))
+    return ways
+
+
+def _carry(where: str) -> str:
+    name = where.split("/")[0]
+    suite = name if name in list_suites() else f"TOML-OF-{name.upper()}"
+    return (
+        f"on a machine with network run `oodles fetch {suite} --to DIR`, copy DIR here and pass --data DIR"
+        " (or set OODLES_DATA)"
+    )
+
+
+def _from_folder(source: Source, hub: str) -> _Found:
+    """A folder laid out like a repository; absolute, so that none can be taken for one of the library's own loaders."""
+    return _Found(dataset=_load(str(Path(hub).resolve()), source.config, source), origin=hub)
+
+
+def _from_hub(source: Source, hub: str, where: str, say: Say) -> _Found:
+    """Exactly one commit: the one asked for, or the one that is current now."""
+    if not HUB_ID.fullmatch(hub):
+        raise _FailedError("no such folder, and not an id such as org/name")
+    commit, files = _ask(source, hub, source.revision)
+    if f"{hub.split('/')[-1]}.py" in files:
+        converted = (f"hub {CONVERTED}", lambda: _from_converted(source, hub, where, say))
+        raise _FailedError("a loading script, which `datasets` no longer runs", converted)
+    say(f"{where}: {hub} at commit {commit[:12]}")
+    if source.revision and "README.md" not in files and any(map(CONVERTED_FILE.fullmatch, files)):
+        dataset = _load_converted(source, hub, commit, files)  # a commit of the converted branch was asked for
+    else:
+        dataset = _load(hub, source.config, source, revision=commit)
+    return _Found(dataset=_at(commit, dataset), origin="hub", revision=commit)
+
+
+def _from_converted(source: Source, hub: str, where: str, say: Say) -> _Found:
+    """The Parquet copy that the hub itself has made of a repository."""
+    commit, files = _ask(source, hub, CONVERTED)
+    say(f"{where}: {hub} is a loading script; its Parquet branch at commit {commit[:12]}")
+    dataset = _load_converted(source, hub, commit, files)
+    return _Found(dataset=_at(commit, dataset), origin=f"hub {CONVERTED}", revision=commit)
+
+
+def _load_converted(source: Source, hub: str, commit: str, files: Sequence[str]) -> Any:
+    """Load <config>/<split>/0000.parquet ...: configurations are folders here, `datasets` knows none by its name."""
+    configs = sorted({path.split("/")[0] for path in files if path.endswith(".parquet")})
+    config = source.config or (configs[0] if len(configs) == 1 else None)
+    if config not in configs:
+        asked = f"not '{config}'" if config else "and the suite names none"
+        raise _FailedError(f"it holds the configurations {', '.join(configs) or '(none)'}, {asked}")
+    parts = [m for m in map(CONVERTED_FILE.fullmatch, files) if m is not None and m["config"] == config]
+    splits, wanted = {m["split"] for m in parts}, SPLIT_NAME.findall(str(source.split))
+    if parts and not set(wanted) <= splits:
+        raise _FailedError(f"it holds the splits {', '.join(sorted(splits))}, not '{source.split}'")
+    if len(configs) == 1 and splits <= PLAIN_SPLITS:  # also the layout of former days, <config>/hans-validation.parquet
+        return _load(hub, None, source, revision=commit)
+    chosen = {name: [m[0] for m in parts if m["split"] == name] for name in wanted}
+    return _load(hub, None, source, revision=commit, data_files=chosen)
+
+
+def _from_cache(source: Source, hub: str) -> _Found:
+    """What the libraries have kept of a data set; nothing is asked of the network."""
+    # a converted branch is kept under the name "default", whatever the suite calls the configuration
+    names = dict.fromkeys([source.config, source.config and "default"])
+    reason = f"'{hub}' is not in the cache"
+    for name in names:
+        try:
+            with _hub_off():
+                dataset = _load_cached(hub, name, source)
+        except _FailedError as failure:
+            if name == source.config and not isinstance(failure.__cause__, ConnectionError):
+                reason += f" ({failure})"
+            continue
+        commit = _commit_of(dataset)
+        converted = _is_converted(hub, commit, source.config)
+        if not converted and name != source.config:
+            continue
+        if source.revision not in (None, commit):
+            reason = f"'{hub}' is in the cache at commit {commit or 'unknown'}, not at {source.revision},"
+            continue
+        return _Found(dataset=dataset, origin=f"hub {CONVERTED}" if converted else "hub", revision=commit)
+    raise _FailedError(reason)
+
+
+def _load_cached(hub: str, config: str | None, source: Source) -> Any:
+    """The very commit that is asked for, if it is there; else the latest, the only one `load_dataset` looks for."""
+    from datasets.packaged_modules.cache.cache import Cache
+
+    if source.revision and COMMIT.fullmatch(source.revision):
+        kept = {"cache_dir": _tables(), "repo_id": hub, "dataset_name": hub.split("/")[-1], "version": "0.0.0"}
+        try:
+            return Cache(config_name=config, hash=source.revision, **kept).as_dataset(split=source.split)
+        except Exception as error:  # not there, or not whole
+            logging.getLogger(__name__).debug("%s: %s", hub, error)
+    return _load(hub, config, source)
+
+
+def _is_converted(hub: str, commit: str | None, config: str | None) -> bool:
+    """Whether a commit in the cache is of the hub's own Parquet branch, and of this configuration only."""
+    from huggingface_hub import constants
+
+    folder = Path(constants.HF_HUB_CACHE) / f"datasets--{hub.replace('/', '--')}" / "snapshots" / str(commit)
+    paths = (path.relative_to(folder).as_posix() for path in folder.glob("*/*/*.parquet"))
+    configs = {m["config"] for m in map(CONVERTED_FILE.fullmatch, paths) if m is not None}
+    return not (folder / "README.md").exists() and len(configs) == 1 and (config is None or configs == {config})
+
+
+# the libraries
+
+
+def _ask(source: Source, hub: str, revision: str | None) -> tuple[str, list[str]]:
+    """The commit that a revision is, and the files it holds: one request that fails soon if the hub is out of reach."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        HFValidationError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    api, cache = HfApi(), ("cache", lambda: _from_cache(source, hub))
+    try:
+        info = within(PATIENCE, lambda: api.dataset_info(hub, revision=revision, timeout=PATIENCE))
+    except GatedRepoError:
+        raise _FailedError("access must be asked for on its page; then log in with `hf auth login`") from None
+    except RepositoryNotFoundError:
+        raise _FailedError("no such data set, or one that needs a login (`hf auth login`)") from None
+    except RevisionNotFoundError:
+        raise _FailedError(f"no revision '{revision or 'main'}'") from None
+    except HFValidationError as error:
+        raise _FailedError(_reason(error)) from None
+    except HfHubHTTPError as error:
+        raise _UnreachableError(f"{api.endpoint} answers {error.response.status_code}", cache) from None
+    except Exception as error:  # the network's errors have other types in every version of the libraries
+        raise _UnreachableError(f"{api.endpoint} cannot be reached ({_reason(error)})", cache) from None
+    if not info.sha:
+        raise _FailedError(f"{api.endpoint} names no commit")
+    return info.sha, [file.rfilename for file in info.siblings or []]
+
+
+def within(seconds: float, call: Callable[[], Any]) -> Any:
+    """The result of a call, or a TimeoutError: looking up a name and trying many addresses heed no timeout."""
+    answer: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            answer.put((call(), None))
+        except Exception as error:
+            answer.put((None, error))
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        value, error = answer.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError(f"no answer in {seconds:g} s") from None
+    if error is not None:
+        raise error
+    return value
+
+
+_ASKED: dict[str, str] = {}  # by endpoint: why it gives no answer; empty if it does
+
+
+def unreachable(model: str, revision: str) -> str:
+    """Why the hub gives no answer about a model; empty if it does. Asked once: left alone, the libraries retry long."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    api = HfApi()
+    if api.endpoint not in _ASKED:
+        try:
+            within(PATIENCE, lambda: api.model_info(model, revision=revision, timeout=PATIENCE))
+            _ASKED[api.endpoint] = ""
+        except HFValidationError:
+            return ""  # the id is wrong: whoever loads it says so
+        except HfHubHTTPError as error:
+            status = error.response.status_code
+            _ASKED[api.endpoint] = f"{api.endpoint} answers {status}" if status >= 500 else ""
+        except Exception as error:  # the network's errors have other types in every version of the libraries
+            _ASKED[api.endpoint] = f"{api.endpoint} cannot be reached ({_reason(error)})"
+    return _ASKED[api.endpoint]
+
+
+def _load(path: str, config: str | None, source: Source, **more: Any) -> Any:
+    import datasets
+
+    more |= {"split": source.split, "cache_dir": _tables(), "keep_in_memory": False}
+    try:
+        return datasets.load_dataset(path, config, **more)
+    except Exception as error:  # the library raises many kinds, from the network, the cache and the parser
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+                raise StoreError(
+                    f"the cache of the Hugging Face libraries cannot be written ({cause.strerror}); free some space or"
+                    " set HF_HOME and HF_CACHE_DIR to other folders"
+                ) from None
+            cause = cause.__cause__ or cause.__context__
+        raise _FailedError(_reason(error)) from error
+
+
+def _tables() -> str | None:
+    return os.environ.get("HF_CACHE_DIR") or None
+
+
+def _reason(error: BaseException) -> str:
+    """An error in one line; where a library only wraps another error, that one."""
+    while type(error).__name__ == "DatasetGenerationError" and error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines[:2])[:300].rstrip(".") or type(error).__name__
+
+
+def _commit_of(dataset: Any) -> str | None:
+    """The commit that a loaded data set is of: `datasets` keeps its tables in a folder of that name."""
+    folders = {Path(file["filename"]).parent.name for file in dataset.cache_files}
+    return next((name for name in folders if COMMIT.fullmatch(name)), None)
+
+
+def _at(commit: str, dataset: Any) -> Any:
+    """The data set, if it is of this commit: the library takes any other from its cache when the hub fails it."""
+    found = _commit_of(dataset)
+    if found not in (commit, None):
+        raise _FailedError(f"the connection broke off, and the cache holds commit {found} instead of {commit}")
+    return dataset
+
+
+def _switched_off() -> str | None:
+    """The variable that forbids the network, if one does."""
+    import datasets
+    from huggingface_hub import constants
+
+    for name in OFF_SWITCHES:
+        if os.environ.get(name, "").upper() in constants.ENV_VARS_TRUE_VALUES:
+            return name
+    return OFF_SWITCHES[0] if constants.HF_HUB_OFFLINE or datasets.config.HF_HUB_OFFLINE else None
+
+
+@contextmanager
+def _hub_off() -> Iterator[None]:
+    """Neither library touches the network, whatever they read from the environment when they were loaded."""
+    import datasets
+    from huggingface_hub import constants
+
+    held = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE = held
+
+
+@contextmanager
+def _quiet_libraries(where: str) -> Iterator[None]:
+    """No bars but on a terminal, and no warnings: what matters is said or raised here."""
+    try:
+        import datasets
+        from huggingface_hub import utils
+    except ImportError:
+        raise MissingExtraError(f"{where} from the hub", "data") from None
+    libraries = datasets.utils, utils
+    levels = [library.logging.get_verbosity() for library in libraries]
+    bars = [x for x in libraries if not sys.stderr.isatty() and not x.are_progress_bars_disabled()]
+    try:
+        for library in libraries:
+            library.logging.set_verbosity_error()
+        for library in bars:
+            library.disable_progress_bars()
+        yield
+    finally:
+        for library, level in zip(libraries, levels, strict=True):
+            library.logging.set_verbosity(level)
+        for library in bars:
+            library.enable_progress_bars()
+
+
+# the fallback
+
+
+def _from_fallback(fallback: Fallback, target: Path, where: str, say: Say) -> _Found:
+    """The rows of a public file with a known hash: tab-separated, a header, quotation marks as plain text."""
+    import datasets
+
+    with disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+    # a file without a name, gone whatever ends this process
+    with disk_errors(target), tempfile.TemporaryFile(dir=target.parent) as scratch:
+        found = _download(fallback.url, scratch, target, where, say)
+        if found != fallback.sha256.lower():
+            raise _FailedError(f"its sha256 is {found}, expected {fallback.sha256.lower()}; it was not kept")
+        columns = _columns(scratch, fallback)
+    kinds = {name: "int64" if name == "label" and fallback.labels else "string" for name in columns}
+    features = datasets.Features({name: datasets.Value(kind) for name, kind in kinds.items()})
+    return _Found(dataset=datasets.Dataset.from_dict(columns, features=features), origin=masked(fallback.url))
+
+
+def _download(url: str, scratch: IO[bytes], target: Path, where: str, say: Say) -> str:
+    """Stream a file to disk; returns its sha256."""
+    if not url.startswith(("https://", "http://")):
+        raise _FailedError("not an https:// address")
+    request = urllib.request.Request(url, headers={"User-Agent": "oodles"})
+    digest, done, said = hashlib.sha256(), 0, time.monotonic()
+    try:
+        with urllib.request.urlopen(request, timeout=STALL) as answer:
+            size = int(answer.headers.get("Content-Length") or 0)
+            total = f" of {_megabytes(size)}" if size else ""
+            say(f"{where}: downloading {masked(url)}{total.replace(' of', ',')}")
+            _check_size(size)
+            while chunk := answer.read(2**18):
+                with disk_errors(target):
+                    scratch.write(chunk)
+                digest.update(chunk)
+                done += len(chunk)
+                _check_size(done)
+                if time.monotonic() - said >= SAY_EVERY:
+                    said = time.monotonic()
+                    say(f"{where}: {_megabytes(done)}{total}")
+    except urllib.error.HTTPError as error:
+        raise _FailedError(f"answers {error.code} {error.reason}") from None
+    except (OSError, HTTPException) as error:
+        raise _FailedError(f"cannot be downloaded ({_reason(error)})") from None
+    if size and done != size:
+        raise _FailedError(f"the download broke off after {_megabytes(done)}{total}")
+    return digest.hexdigest()
+
+
+def _check_size(count: int) -> None:
+    if count > MAX_BYTES:
+        raise _FailedError(f"larger than {_megabytes(MAX_BYTES)}, the most that is fetched")
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.1f} MB"
+
+
+def _columns(scratch: IO[bytes], fallback: Fallback) -> dict[str, list[Any]]:
+    """The columns under the hub's names, labels as the hub's numbers."""
+    scratch.seek(0)
+    try:
+        with io.TextIOWrapper(scratch, encoding="utf-8-sig", newline="\n") as lines:  # nothing else ends a line
+            header, *rows = [line.rstrip("\r\n").split("\t") for line in lines if line.strip("\r\n")]
+    except ValueError as error:
+        raise _FailedError(f"not tab-separated text ({_reason(error)})") from None
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(header):
+            raise _FailedError(f"row {number} has {len(row)} cells, expected {len(header)} as in its header")
+    columns: dict[str, list[Any]] = {}
+    for name, column in fallback.columns.items():
+        if column not in header:
+            raise _FailedError(f"no column '{column}'; {nearest(column, header)}")
+        place = header.index(column)
+        columns[name] = [row[place] for row in rows]
+    if fallback.labels:
+        columns["label"] = _numbered(columns.get("label"), fallback.labels)
+    return columns
+
+
+def _numbered(labels: Sequence[str] | None, numbers: Mapping[str, int]) -> list[int]:
+    if labels is None:
+        raise _FailedError("its labels have numbers but none of its columns is named 'label'")
+    unknown = sorted(set(labels) - set(numbers))
+    if unknown:
+        raise _FailedError(f"label '{unknown[0]}' has no number; known: {', '.join(numbers)}")
+    return [numbers[label] for label in labels]
+
+
+# keeping the rows
+
+
+def _keep(found: _Found, source: Source, target: Path) -> Provenance:
+    """Write both files aside, then let them appear, the provenance last: it never speaks of another file."""
+    beside = target.with_suffix(".json")
+    parts = [path.with_name(f".{path.name}.{os.getpid()}.part") for path in (target, beside)]
+    with disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with parts[0].open("wb") as handle:
+                found.dataset.to_parquet(handle)
+                _sync(handle)
+            with parts[0].open("rb") as handle:
+                digest = hashlib.file_digest(handle, "sha256").hexdigest()
+            provenance = Provenance(
+                hub=str(source.hub),
+                config=source.config,
+                split=str(source.split),
+                asked_revision=source.revision,
+                revision=found.revision,
+                origin=found.origin,
+                rows=found.dataset.num_rows,
+                sha256=digest,
+            )
+            with parts[1].open("wb") as handle:
+                handle.write(json.dumps(asdict(provenance), indent=2, ensure_ascii=False).encode() + b"\n")
+                _sync(handle)
+            beside.unlink(missing_ok=True)
+            parts[0].replace(target)
+            parts[1].replace(beside)
+        finally:
+            for part in parts:
+                part.unlink(missing_ok=True)
+    return provenance
+
+
+def _sync(handle: IO[bytes]) -> None:
+    handle.flush()
+    os.fsync(handle.fileno())

@@ -1,0 +1,259 @@
+"""Suites: which sets are tested, and how a prompt reads. A path to your own TOML works like a built-in name.
+
+oodles suites            # list them
+oodles suites mini       # one: its sets, labels, licences
+"""
+
+from __future__ import annotations
+
+import os
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+
+from oodles.contracts import SHOTS, DataSet, Pattern, Source, Suite
+from oodles.errors import ConfigError, nearest, shown
+from oodles.names import check_name, check_split
+from oodles.study.load import build, check_schema, read_toml
+
+SUITE_SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pattern:
+    text: str
+    answers: tuple[str, ...]
+    truncate: str | None = None
+    max_tokens: int | None = None
+    chat: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    schema: int
+    name: str
+    patterns: Mapping[str, _Pattern]
+    test_sets: tuple[DataSet, ...]
+    train_sets: tuple[DataSet, ...] = ()
+    citation: str = ""
+    description: str = ""
+    rows: str = ""
+
+
+def list_suites() -> list[str]:
+    """Names of the built-in suites."""
+    folder = resources.files("oodles.suite") / "suites"
+    return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
+
+
+def load_suite(source: str | Path | Suite, folder: str | Path = "", data: str | Path = "") -> Suite:
+    """Load a suite by name or from your own TOML file; a `Suite` is returned as it is.
+
+    Parameters
+    ----------
+    source : a built-in name (see ``oodles suites``) or the path of a TOML file.
+    folder : where a relative path is looked up if it is not found from here.
+    data : a folder with copies of hub data sets, ``<test set>/<split>.parquet``; default ``$OODLES_DATA``.
+
+    Examples
+    --------
+    >>> suite = load_suite("mini")
+    >>> suite.patterns["question"].answers
+    (' Yes', ' No')
+    """
+    if isinstance(source, Suite):
+        _check_all_names(source, f"suite {shown(source.name)}")
+        return replace(source, data=_data_folder(data), hashes={}) if data else source
+    path = _find(source, Path(folder))
+    raw = read_toml(path)
+    check_schema(raw, SUITE_SCHEMA, path.name)
+    file = build(_File, raw, path.name)
+    suite = Suite(
+        name=file.name,
+        patterns={k: _pattern(k, p) for k, p in file.patterns.items()},
+        train_sets={s.name: s for s in file.train_sets},
+        test_sets={s.name: s for s in file.test_sets},
+        citation=file.citation,
+        description=file.description,
+        folder=str(path.parent),
+        data=_data_folder(data),
+        rows=file.rows,
+    )
+    _check(suite, file, path.name)
+    return suite
+
+
+def _pattern(name: str, read: _Pattern) -> Pattern:
+    return Pattern(
+        name=name,
+        text=read.text,
+        answers=read.answers,
+        truncate=read.truncate,
+        max_tokens=read.max_tokens,
+        chat=read.chat,
+    )
+
+
+def _data_folder(given: str | Path) -> str:
+    """The folder with copies of hub data sets: as given, else from the environment."""
+    folder = str(given or os.environ.get("OODLES_DATA", ""))
+    if folder and not Path(folder).is_dir():
+        told = "--data" if given else "OODLES_DATA"
+        raise ConfigError(f"{told} {folder}: no such folder; expected one with <test set>/<split>.parquet files")
+    return folder
+
+
+def _find(source: str | Path, folder: Path) -> Path:
+    for path in (Path(source), folder / source):
+        if path.is_file():
+            return path
+    if str(source) in list_suites():
+        return Path(str(resources.files("oodles.suite") / "suites" / f"{source}.toml"))
+    raise ConfigError(f"suite '{source}': no such file or built-in suite; {nearest(str(source), list_suites())}")
+
+
+def pattern_of(suite: Suite, name: str) -> Pattern:
+    """A pattern by name; the first one if the name is empty."""
+    if not name:
+        return next(iter(suite.patterns.values()))
+    if name not in suite.patterns:
+        raise ConfigError(f"suite {suite.name}: no pattern '{name}'; {nearest(name, suite.patterns)}")
+    return suite.patterns[name]
+
+
+def train_set_of(suite: Suite, name: str) -> DataSet:
+    if name not in suite.train_sets:
+        raise ConfigError(f"suite {suite.name}: no train set '{name}'; {nearest(name, suite.train_sets)}")
+    return suite.train_sets[name]
+
+
+def select_test_sets(suite: Suite, names: tuple[str, ...] = ()) -> tuple[DataSet, ...]:
+    """The test sets by name, in the order asked for; all of them if no name is given. A slice stands for its set."""
+    chosen = {}
+    for name in names or suite.test_sets:
+        parent = name.partition("/")[0]
+        if parent not in suite.test_sets:
+            raise ConfigError(f"suite {suite.name}: no test set '{parent}'; {nearest(parent, suite.test_sets)}")
+        chosen[parent] = suite.test_sets[parent]
+    return tuple(chosen.values())
+
+
+def pattern_for(suite: Suite, data: DataSet, pattern: Pattern) -> Pattern:
+    """The pattern a set is rendered with: its own, if it has one, else the run's."""
+    return pattern_of(suite, data.pattern) if data.pattern else pattern
+
+
+def _check(suite: Suite, file: _File, where: str) -> None:
+    """What must hold for every suite, whatever its data say."""
+    if not suite.patterns or not suite.test_sets:
+        raise ConfigError(f"{where}: expected at least one pattern and one test set")
+    _check_all_names(suite, where)
+    for pattern in suite.patterns.values():
+        check_pattern(pattern, f"{where} [patterns.{pattern.name}]")
+    for kind, listed in (("train sets", file.train_sets), ("test sets", file.test_sets)):
+        _check_names([data.name for data in listed], kind, where)
+    for data in (*suite.train_sets.values(), *suite.test_sets.values()):
+        _check_set(suite, data, f"{where} [{data.name}]")
+
+
+def _check_set(suite: Suite, data: DataSet, where: str) -> None:
+    _check_source(data.source, where)
+    if data.pattern and data.pattern not in suite.patterns:
+        raise ConfigError(f"{where}: pattern is '{data.pattern}'; {nearest(data.pattern, suite.patterns)}")
+    answers = _fewest_answers(suite, data)
+    for label, index in data.labels.items():
+        if not 0 <= index < answers:
+            raise ConfigError(f"{where}: label '{label}' is mapped to {index}, expected 0 to {answers - 1}")
+    both = set(data.labels) & set(data.drop)
+    if both:
+        raise ConfigError(f"{where}: label '{both.pop()}' is both mapped and dropped; choose one")
+    known = {*data.labels, *data.drop}
+    for label in data.expect:
+        if label not in known:
+            raise ConfigError(f"{where}: expect names label '{label}'; {nearest(label, known)}")
+    for raw, name in data.label_names.items():
+        if name not in known:
+            raise ConfigError(f"{where}: label_names calls '{raw}' '{name}', which is neither mapped nor dropped")
+
+
+def _fewest_answers(suite: Suite, data: DataSet) -> int:
+    """How many answers a set can count on: those of its own pattern, or of any pattern that is not somebody's own."""
+    if data.pattern:
+        return len(suite.patterns[data.pattern].answers)
+    return min(len(p.answers) for p in shared_patterns(suite))
+
+
+def shared_patterns(suite: Suite) -> tuple[Pattern, ...]:
+    """The patterns that a run may have: those that are not some set's own."""
+    own = {s.pattern for s in (*suite.train_sets.values(), *suite.test_sets.values())}
+    return tuple(p for name, p in suite.patterns.items() if name not in own) or tuple(suite.patterns.values())
+
+
+def _check_all_names(suite: Suite, where: str) -> None:
+    """All that becomes part of a path."""
+    check_name(suite.name, f"{where}: name")
+    for pattern in suite.patterns.values():
+        check_name(pattern.name, f"{where}: the name of a pattern")
+    for kind, sets in (("train sets", suite.train_sets), ("test sets", suite.test_sets)):
+        for data in sets.values():
+            check_name(data.name, f"{where}: a name in {kind}")
+
+
+def _check_names(names: list[str], kind: str, where: str) -> None:
+    """A set's name is its key in the long table."""
+    for name in names:
+        if name == SHOTS:
+            raise ConfigError(f"{where}: name '{name}' in {kind} is kept for a run's own shots; choose another")
+        if names.count(name) > 1:
+            raise ConfigError(f"{where}: two {kind} are named '{name}'; expected distinct names")
+
+
+def check_pattern(pattern: Pattern, where: str) -> None:
+    if len(pattern.answers) < 2:
+        raise ConfigError(f"{where}: {len(pattern.answers)} answers, expected at least 2")
+    for index, answer in enumerate(pattern.answers):
+        if not answer.strip():
+            raise ConfigError(f"{where}: answer {index} is empty ({answer!r}); expected a word such as ' Yes'")
+    stripped = [a.strip() for a in pattern.answers]
+    if len(set(stripped)) < len(stripped):
+        raise ConfigError(f"{where}: two answers are equal; expected distinct answers")
+    if pattern.max_tokens is not None and pattern.max_tokens < 1:
+        raise ConfigError(f"{where}: max_tokens is {pattern.max_tokens}, expected at least 1")
+    if callable(pattern.text):
+        return
+    pieces = pattern_pieces(pattern, where)
+    names = [name for _, name in pieces if name is not None]
+    if pattern.truncate is not None and names.count(pattern.truncate) != 1:
+        if pattern.truncate in names:
+            raise ConfigError(f"{where}: truncate is '{pattern.truncate}', which the text uses twice; use it once")
+        raise ConfigError(f"{where}: truncate is '{pattern.truncate}'; {nearest(pattern.truncate, names)}")
+
+
+def pattern_pieces(pattern: Pattern, where: str = "pattern") -> list[tuple[str, str | None]]:
+    """A pattern's text as literal parts, each with the field that follows it."""
+    assert isinstance(pattern.text, str)
+    try:
+        parsed = list(string.Formatter().parse(pattern.text))
+    except ValueError as error:
+        raise ConfigError(f"{where}: text cannot be read ({error}); write {{{{ for a brace") from None
+    for _, name, spec, conversion in parsed:
+        if name is not None and (not name.isidentifier() or spec or conversion):
+            written = name + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "")
+            raise ConfigError(f"{where}: text has field {written!r}; expected a plain name, e.g. {{premise}}")
+    if not any(name is not None for _, name, _, _ in parsed):
+        raise ConfigError(f"{where}: text has no field; expected e.g. {{premise}}")
+    return [(literal, name) for literal, name, _, _ in parsed]
+
+
+def _check_source(source: Source, where: str) -> None:
+    given = [k for k in ("generator", "file", "hub") if getattr(source, k) is not None]
+    if len(given) != 1:
+        raise ConfigError(f"{where}: source names {given or 'nothing'}, expected one of generator, file, hub")
+    if source.hub is not None and not source.split:
+        raise ConfigError(f'{where}: source has no split; name one, e.g. split = "test"')
+    if source.hub is not None:
+        check_split(str(source.split), f"{where}: split")
+    if source.fallback is not None and source.hub is None:
+        raise ConfigError(f"{where}: source has a fallback without a hub data set; name the hub id or drop it")

@@ -1,0 +1,219 @@
+"""Slices: parts of a test set by label or by a column, used under names such as `hans/lexical_overlap`.
+
+A slice is named by values: `hans/constituent/entailment` is the part of `hans` whose heuristic is `constituent` and
+whose label is `entailment`. Where two columns hold the same value, the column is said too: `hans/template=temp1`. A
+slice is never scored: it is read from the records of its set.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from oodles.contracts import Example, PromptSet, content_hash
+from oodles.errors import ConfigError, nearest
+
+LABEL = "label"  # every set has slices by label
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """What is known of the examples of a rendered set without their texts; kept with the runs."""
+
+    test_set: str
+    prompts: str  # hash of the rendered set
+    ids: tuple[str, ...]
+    gold: tuple[int, ...]
+    columns: Mapping[str, tuple[str, ...]]  # label and the slice columns, in the order of the ids
+    items: tuple[int, ...] = ()  # of each example: which ones belong together; empty where that is not known
+    key: str = ""  # pattern and limit: sets of one name and key must be the same
+
+    @property
+    def identity(self) -> str:
+        """Identifies the rendered set and what its slices hold."""
+        return f"{self.prompts} {content_hash({name: list(cells) for name, cells in self.columns.items()})}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """A part of a test set: the examples with these values."""
+
+    name: str  # as it was asked for
+    parent: str
+    values: Mapping[str, str]  # column -> value
+
+    def mask(self, members: Members) -> npt.NDArray[np.bool_]:
+        """Which examples belong to it."""
+        inside = np.ones(len(members.ids), dtype=np.bool_)
+        for column, value in self.values.items():
+            inside &= np.array([cell == value for cell in members.columns[column]], dtype=np.bool_)
+        return inside
+
+    def __str__(self) -> str:
+        return json.dumps(dict(self.values), sort_keys=True, ensure_ascii=False)
+
+
+def members_of(prompts: PromptSet, examples: Sequence[Example], pattern: str = "", item: str = "") -> Members:
+    """The members of a rendered set, which may be a sample of the examples.
+
+    `item` names the field or slice column whose equal values make one item; without it every example is one.
+    """
+    by_id = {e.id: e for e in examples}
+    chosen = [by_id[p.id] for p in prompts.prompts]
+    of_example = _items(examples, item)
+    return Members(
+        test_set=prompts.name,
+        prompts=prompts.hash,
+        key=f"{pattern}, {'all' if prompts.limit is None else prompts.limit}",
+        ids=tuple(e.id for e in chosen),
+        gold=tuple(p.gold for p in prompts.prompts),
+        items=tuple(of_example[e.id] for e in chosen),
+        columns={name: tuple(cells) for name, cells in slice_columns(chosen).items()},
+    )
+
+
+def _items(examples: Sequence[Example], item: str) -> dict[str, int]:
+    """The item of each example, by its id: the place of the first example that has the same value."""
+    first: dict[str, int] = {}
+    found = {}
+    for place, example in enumerate(examples):
+        value = example.slices.get(item) or example.fields.get(item) or None
+        found[example.id] = place if value is None else first.setdefault(value, place)
+    return found
+
+
+def strata_of(columns: Mapping[str, Sequence[str]], items: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The stratum of each example: its label and slice values, as far as a stratum has two items or more.
+
+    Where the finest stratum has one item it is joined with the others like it that share all values but the last
+    column's, and so on up to the label: one item shows no spread. A slice column that is finer than the items
+    therefore makes no strata.
+
+    Examples
+    --------
+    >>> columns = {"label": list("eeeenn"), "kind": list("uuuvwx")}
+    >>> strata_of(columns, np.arange(6)).tolist()
+    [0, 0, 0, 0, 1, 1]
+    """
+    names = list(columns)
+    strata = np.full(len(items), -1, dtype=np.int64)
+    label = _codes([columns[names[0]]])
+    for depth in range(len(names), 0, -1):
+        free = np.flatnonzero(strata < 0)
+        codes = _codes([[columns[name][i] for i in free.tolist()] for name in names[:depth]])
+        pairs = np.unique(np.column_stack([codes, items[free]]), axis=0)[:, 0]
+        enough = np.bincount(pairs, minlength=int(codes.max(initial=-1)) + 1) >= 2
+        chosen = enough[codes]
+        strata[free[chosen]] = strata.max(initial=-1) + 1 + codes[chosen]
+    for place in np.flatnonzero(strata < 0):  # the last item of a label joins the label's largest stratum
+        own = strata[(label == label[place]) & (strata >= 0)]
+        strata[place] = np.bincount(own).argmax() if len(own) else strata.max(initial=-1) + 1
+    first = {code: number for number, code in enumerate(dict.fromkeys(strata.tolist()))}
+    return np.array([first[code] for code in strata.tolist()], dtype=np.int64)
+
+
+def _codes(columns: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
+    """Numbers for the combinations of values, in the order in which they appear."""
+    known: dict[tuple[str, ...], int] = {}
+    return np.array([known.setdefault(row, len(known)) for row in zip(*columns, strict=True)], dtype=np.int64)
+
+
+def slice_columns(examples: Sequence[Example]) -> dict[str, list[str]]:
+    """The columns by whose values slices of these examples are named."""
+    names = dict.fromkeys(name for e in examples for name in e.slices)
+    return {LABEL: [e.label for e in examples], **{c: [e.slices.get(c, "") for e in examples] for c in names}}
+
+
+def is_slice(name: str) -> bool:
+    return "/" in name
+
+
+def resolve_slice(name: str, columns: Mapping[str, Sequence[str]]) -> Slice:
+    """A slice by its name; `columns` are the set's labels and slice columns.
+
+    Examples
+    --------
+    >>> columns = {"label": ["e", "n"], "subcase": ["ln_subject/object_swap", "ce_adverb"]}
+    >>> str(resolve_slice("hans/ln_subject/object_swap/n", columns))
+    '{"label": "n", "subcase": "ln_subject/object_swap"}'
+    """
+    parent, _, rest = name.partition("/")
+    values = {column: set(cells) for column, cells in columns.items()}
+    found = _match(rest, values)
+    if not found:
+        known = sorted({value for cells in values.values() for value in cells})
+        close = nearest(rest, known) if len(known) <= 40 or "did you" in nearest(rest, known) else ""
+        raise ConfigError(f"test set '{name}': no such slice of '{parent}'; {close or 'see oodles suites --slices'}")
+    if len(found) > 1:
+        ways = " or ".join(f"{parent}/{column}={value}" for column, value in (next(iter(f.items())) for f in found[:2]))
+        raise ConfigError(f"test set '{name}' may mean {ways}; say which column")
+    return Slice(name=name, parent=parent, values=found[0])
+
+
+def _match(rest: str, values: Mapping[str, set[str]]) -> list[dict[str, str]]:
+    """All ways to read `rest` as values joined by slashes; a value may hold a slash itself."""
+    found = []
+    for column, cells in values.items():
+        for value in cells:
+            for written in (value, f"{column}={value}"):
+                if rest == written:
+                    found.append({column: value})
+                elif rest.startswith(written + "/"):
+                    others = {c: v for c, v in values.items() if c != column}
+                    found += [{column: value, **more} for more in _match(rest[len(written) + 1 :], others)]
+    unique = {tuple(sorted(f.items())): f for f in found}
+    return list(unique.values())
+
+
+def _values(told: str) -> dict[str, str]:
+    """What `str(Slice)` said; of anything else nothing is known, so that it may share examples with every slice."""
+    try:
+        values = json.loads(told)
+    except (ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def slice_names(parent: str, columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Every slice by one column, with its number of examples, under its shortest unambiguous name."""
+    values = {column: set(cells) for column, cells in columns.items()}
+    names = {}
+    for column, cells in columns.items():
+        for value, size in sorted(Counter(cells).items()):
+            written = value if len(_match(value, values)) == 1 else f"{column}={value}"
+            names[f"{parent}/{written}"] = size
+    return names
+
+
+def sharing(names: Sequence[str], parents: Mapping[str, str], described: Mapping[str, str]) -> dict[str, set[str]]:
+    """Which sets share examples: a set with its slices, and slices of one set that are not known to be disjoint.
+
+    Parameters
+    ----------
+    parents : slice -> its set.
+    described : slice -> what it is, as `str(Slice)` says; slices without that are taken as disjoint.
+
+    Examples
+    --------
+    >>> told = {"h/lex": '{"kind": "lex"}', "h/con": '{"kind": "con"}', "h/yes": '{"label": "yes"}'}
+    >>> shared = sharing(["h", *told], dict.fromkeys(told, "h"), told)
+    >>> sorted(shared["h/lex"])
+    ['h', 'h/yes']
+    """
+    shared: dict[str, set[str]] = {name: set() for name in names}
+    for child, parent in parents.items():
+        if child in shared and parent in shared:
+            shared[child].add(parent)
+            shared[parent].add(child)
+    values = {name: _values(told) for name, told in described.items()}
+    for a, b in ((a, b) for a in values for b in values if a < b):
+        disjoint = any(values[b].get(column, value) != value for column, value in values[a].items())
+        if parents.get(a) == parents.get(b) and not disjoint:
+            shared[a].add(b)
+            shared[b].add(a)
+    return shared
