@@ -15,9 +15,10 @@ import pytest
 
 from conftest import oodles, write_rows
 from oodles.errors import ConfigError, ModelError, StoreError
+from oodles.runs.schedule import schedule_of
 from oodles.store.folder import RunFolder, read_json, read_scores, run_folders
 from oodles.store.table import read_records, read_runs
-from oodles.study.grid import expand, schedule_of
+from oodles.study.grid import expand
 from oodles.study.launch import run
 from oodles.study.load import load_study
 

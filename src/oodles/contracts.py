@@ -329,6 +329,14 @@ class RunSpec:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """A run and the shots it is trained on."""
+
+    spec: RunSpec
+    draw: Draw
+
+
 def _run_id(version: object, *, model: Mapping[str, Any], **decided: Any) -> str:
     known = dict(model)
     if str(known.get("revision")).startswith("folder:"):

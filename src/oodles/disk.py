@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from oodles.errors import DiskError, OodlesError
+from oodles.errors import DiskError, OodlesError, StoreError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 GONE = (errno.EROFS, errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.ENOTCONN)
@@ -161,3 +161,15 @@ def sync(path: Path) -> None:
             raise
     finally:
         os.close(handle)
+
+
+def cache_dir() -> Path:
+    """Where models, data sets and tokens are kept."""
+    if root := os.environ.get("OODLES_CACHE"):
+        return Path(root)
+    if kept := os.environ.get("XDG_CACHE_HOME"):
+        return Path(kept) / "oodles"
+    try:
+        return Path.home() / ".cache" / "oodles"
+    except RuntimeError:  # a user without a name, as in a container that was given a number only
+        raise StoreError("no home folder is known here; set HOME, or OODLES_CACHE to a folder for models") from None

@@ -20,7 +20,6 @@ from oodles.contracts import DataSet, Draw, Evaluation, Example, ModelSpec, Patt
 from oodles.errors import ConfigError, DataError, OodlesError, nearest
 from oodles.model.load import load_config, load_tokenizer, resolve_model
 from oodles.model.tokens import context_limit
-from oodles.study.grid import Grid
 from oodles.suite.load import pattern_for, pattern_pieces, select_test_sets, shared_patterns
 from oodles.suite.patterns import render, shared_field
 from oodles.suite.sources import load_examples, load_origin, set_hash
@@ -60,7 +59,7 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _View:
+class View:
     """What is looked at: one suite, the patterns and models it is used with, and how it is sampled."""
 
     suite: Suite
@@ -74,7 +73,7 @@ class _View:
 
 def audit_suite(suite: Suite, model: str = "", say: Say = lambda _: None) -> Audit:
     """Audit every set of a suite, whole, and its prompts as the model's tokenizer sees them."""
-    view = _View(
+    view = View(
         suite=suite,
         patterns=shared_patterns(suite),
         models=(resolve_model(model),) if model else (),
@@ -83,24 +82,7 @@ def audit_suite(suite: Suite, model: str = "", say: Say = lambda _: None) -> Aud
         draws={},
         notes=True,
     )
-    return _audit(view, say)
-
-
-def audit_grid(grid: Grid, *, notes: bool = True, say: Say = lambda _: None) -> Audit:
-    """Audit what a study uses: its test sets as sampled, its train sets, the shots it draws, its models' tokenizers."""
-    draws: dict[str, dict[str, Draw]] = {}
-    for job in grid.jobs:
-        draws.setdefault(job.spec.train_set, {})[job.draw.hash] = job.draw
-    view = _View(
-        suite=grid.suite,
-        patterns=tuple({job.spec.pattern.name: job.spec.pattern for job in grid.jobs}.values()),
-        models=tuple({job.spec.model: None for job in grid.jobs}),
-        train_sets=tuple(grid.study.train_sets),
-        evaluation=grid.study.evaluation,
-        draws={name: tuple(found.values()) for name, found in draws.items()},
-        notes=notes,
-    )
-    return _audit(view, say)
+    return audit(view, say)
 
 
 def audit_data(suite: Suite, test_sets: Sequence[str] = ()) -> Audit:
@@ -125,7 +107,7 @@ def stop_on_errors(audit: Audit, allow: Sequence[str]) -> None:
         raise DataError(f"audit: {first.where}: {first.text} [{first.code}]{more}; `oodles check` shows all{how}")
 
 
-def _audit(view: _View, say: Say) -> Audit:
+def audit(view: View, say: Say) -> Audit:
     findings: list[Finding] = []
     facts: dict[str, dict[str, Any]] = {}
     train: dict[str, tuple[Example, ...]] = {}
@@ -177,7 +159,7 @@ def _merged(findings: Sequence[Finding]) -> list[Finding]:
     return merged
 
 
-def _as_seen(view: _View, data: DataSet, examples: Sequence[Example]) -> tuple[Example, ...]:
+def _as_seen(view: View, data: DataSet, examples: Sequence[Example]) -> tuple[Example, ...]:
     """The examples with the fields that prompts use: a further column must not hide that two are the same."""
     used: set[str] = set()
     for pattern in view.patterns:
@@ -188,12 +170,12 @@ def _as_seen(view: _View, data: DataSet, examples: Sequence[Example]) -> tuple[E
     return tuple(replace(e, fields={k: v for k, v in e.fields.items() if k in used}) for e in examples)
 
 
-def _sets(view: _View) -> list[tuple[checks.Kind, DataSet]]:
+def _sets(view: View) -> list[tuple[checks.Kind, DataSet]]:
     train: list[tuple[checks.Kind, DataSet]] = [("train", view.suite.train_sets[name]) for name in view.train_sets]
     return [*train, *(("test", data) for data in select_test_sets(view.suite, view.evaluation.test_sets))]
 
 
-def _facts(view: _View, kind: str, data: DataSet, examples: Sequence[Example]) -> dict[str, Any]:
+def _facts(view: View, kind: str, data: DataSet, examples: Sequence[Example]) -> dict[str, Any]:
     origin = load_origin(view.suite, data)
     gold = Counter(e.answer for e in examples)
     return {
@@ -211,7 +193,7 @@ def _facts(view: _View, kind: str, data: DataSet, examples: Sequence[Example]) -
 
 
 def _audit_prompts(
-    view: _View,
+    view: View,
     model: ModelSpec | None,
     train: Mapping[str, Sequence[Example]],
     tests: Mapping[str, Sequence[Example]],
@@ -239,13 +221,13 @@ def _audit_prompts(
     return findings
 
 
-def _patterns(view: _View, data: DataSet) -> list[Pattern]:
+def _patterns(view: View, data: DataSet) -> list[Pattern]:
     """The patterns a set is rendered with."""
     return list({p.name: p for p in (pattern_for(view.suite, data, one) for one in view.patterns)}.values())
 
 
 def _audit_rendered(
-    view: _View,
+    view: View,
     pattern: Pattern,
     model: ModelSpec | None,
     tokenizer: Any,

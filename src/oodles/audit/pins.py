@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oodles.contracts import Example, Suite
+from oodles.disk import disk_errors
 from oodles.errors import ConfigError
 from oodles.outputs import begins_with, check_target
-from oodles.store.folder import disk_errors
 from oodles.suite.sources import load_examples
 
 Pins = npt.NDArray[np.uint32]

@@ -434,7 +434,7 @@ def check(
 
 
 def _check_study(study: str, data: Path | None, allow: list[str], override: list[str], as_json: bool) -> None:
-    from oodles.audit.audit import audit_grid
+    from oodles.study.check import audit_grid
     from oodles.study.describe import describe_grid
     from oodles.study.grid import expand
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oodles.disk import cache_dir
 from oodles.errors import MissingExtraError, ModelError, OodlesError, StoreError, first_line, nearest
 from oodles.hashes import file_hash
 
@@ -38,18 +39,6 @@ class Embedded:
     parameters: int
     about: str
     make: Callable[[Path, Path | None, Say], None]  # folder to fill, a file to use instead of pip, say
-
-
-def cache_dir() -> Path:
-    """Where fetched models are kept."""
-    if root := os.environ.get("OODLES_CACHE"):
-        return Path(root)
-    if kept := os.environ.get("XDG_CACHE_HOME"):
-        return Path(kept) / "oodles"
-    try:
-        return Path.home() / ".cache" / "oodles"
-    except RuntimeError:  # a user without a name, as in a container that was given a number only
-        raise StoreError("no home folder is known here; set HOME, or OODLES_CACHE to a folder for models") from None
 
 
 def known_hash(path: Path) -> str:

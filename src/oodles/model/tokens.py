@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from oodles.contracts import Prompt, PromptSet, content_hash
+from oodles.disk import cache_dir
 from oodles.errors import DataError, ModelError, StoreError, first_line
-from oodles.model.embedded import cache_dir
 from oodles.model.prefix_trees import Ints, Tokens
 
 AT_ONCE = 4096  # prompts tokenised together

@@ -14,20 +14,16 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from oodles.audit.audit import audit_data, stop_on_errors
 from oodles.contracts import (
-    SHOTS,
     Evaluation,
     Example,
     Pattern,
-    PromptSet,
-    RunSpec,
     Suite,
-    content_hash,
     describe_text,
     role_of,
 )
@@ -59,12 +55,9 @@ from oodles.store.folder import (
     write_spec,
 )
 from oodles.store.locks import held_briefly
-from oodles.study.grid import check_slices
-from oodles.study.load import build
-from oodles.suite.load import load_suite, pattern_for, pattern_of, select_test_sets
-from oodles.suite.patterns import render, shared_field
-from oodles.suite.slices import Members, members_of
-from oodles.suite.sources import load_examples
+from oodles.suite.load import load_suite, pattern_of
+from oodles.suite.render import characters, check_slices, render_sets
+from oodles.toml import build
 
 try:
     from transformers import TrainerCallback
@@ -86,49 +79,6 @@ class Heard:
 
 
 Listener = Callable[[Heard], None]
-
-
-def characters(prompts: PromptSet) -> float:
-    """The work of scoring a set, in the unit that is known before anything is tokenised."""
-    return float(sum(len(p.text) for p in prompts.prompts))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendered:
-    """A test set as a run evaluates it, with what its slices need."""
-
-    prompts: PromptSet
-    members: Members
-
-
-def render_sets(
-    suite: Suite, pattern: Pattern, in_domain: str, evaluation: Evaluation, shots: Sequence[Example] = ()
-) -> tuple[Rendered, ...]:
-    """The test sets of a run, rendered, each with its own pattern and limit; its shots last, if they are asked for."""
-    sets = []
-    for data in select_test_sets(suite, evaluation.test_sets):
-        inside = role_of(data.name, in_domain) == "in_domain"
-        limit = evaluation.limit_in_domain if inside else evaluation.limit
-        examples = load_examples(suite, data)
-        used = pattern_for(suite, data, pattern)
-        prompts = render(used, examples, data.name, limit)
-        item = data.item or shared_field(used, examples)
-        sets.append(Rendered(prompts=prompts, members=members_of(prompts, examples, used.name, item)))
-    if evaluation.shots and shots:
-        prompts = render(pattern, shots, SHOTS)
-        sets.append(Rendered(prompts=prompts, members=members_of(prompts, shots, pattern.name)))
-    return tuple(sets)
-
-
-def rendered_hashes(suite: Suite, spec: RunSpec, shots: Sequence[Example]) -> dict[str, str]:
-    """The hash of every set that a run evaluates, by name; sets are rendered once for all runs of a loaded suite."""
-    key = content_hash([spec.pattern.identity, spec.train_set, asdict(spec.evaluation)])
-    if key not in suite.hashes:
-        sets = render_sets(suite, spec.pattern, spec.train_set, spec.evaluation)
-        suite.hashes[key] = {r.prompts.name: r.prompts.hash for r in sets}
-    if not spec.evaluation.shots:
-        return suite.hashes[key]
-    return {**suite.hashes[key], SHOTS: render(spec.pattern, shots, SHOTS).hash}
 
 
 class OODCallback(TrainerCallback):  # type: ignore[misc]

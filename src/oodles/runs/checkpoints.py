@@ -27,7 +27,7 @@ from oodles.model.load import free_memory, load_model, load_tokenizer, precision
 from oodles.model.scoring import predict, prepare_all
 from oodles.model.shortcuts import signature
 from oodles.names import as_name, check_name
-from oodles.runs.callback import Heard, Listener, Rendered, characters, evaluation_line, render_sets
+from oodles.runs.callback import Heard, Listener, evaluation_line
 from oodles.runs.progress import Progress
 from oodles.store.environment import environment
 from oodles.store.folder import (
@@ -52,8 +52,8 @@ from oodles.store.folder import (
     write_spec,
 )
 from oodles.store.locks import held_briefly, holding
-from oodles.study.grid import check_slices
 from oodles.suite.load import pattern_of
+from oodles.suite.render import Rendered, characters, check_slices, render_sets
 
 if TYPE_CHECKING:
     import torch

@@ -6,11 +6,12 @@ import shutil
 from dataclasses import asdict
 from typing import Any
 
-from oodles.contracts import RunSpec, Suite
+from oodles.contracts import PlannedRun, RunSpec, Suite
 from oodles.errors import ModelError, StoreError
 from oodles.model.load import attach_lora, free_memory, load_model, load_tokenizer, slow_here, targets_of
-from oodles.runs.callback import Listener, OODCallback, characters, render_sets, rendered_hashes
+from oodles.runs.callback import Listener, OODCallback
 from oodles.runs.checkpoints import Checkpoint, score_missing
+from oodles.runs.schedule import schedule_of
 from oodles.runs.stopping import Stop
 from oodles.runs.train import checkpoints, fine_tune, last_checkpoint
 from oodles.store.environment import environment
@@ -25,14 +26,14 @@ from oodles.store.folder import (
     sidecar,
 )
 from oodles.store.locks import held_briefly
-from oodles.study.grid import Job, schedule_of
 from oodles.suite.patterns import render
+from oodles.suite.render import characters, render_sets, rendered_hashes
 
 TRAINING_COST = 3.5  # per character, against scoring: measured on the embedded model and suite
 
 
 def run_one(
-    job: Job, suite: Suite, folder: RunFolder, listener: Listener, earlier: list[RunFolder], stop: Stop
+    job: PlannedRun, suite: Suite, folder: RunFolder, listener: Listener, earlier: list[RunFolder], stop: Stop
 ) -> None:
     """One run from its spec to its finished folder; what is there already is neither trained nor scored again."""
     missing = {step for step, _ in lacking(job, suite, folder)}
@@ -51,7 +52,7 @@ def run_one(
         )
 
 
-def lacking(job: Job, suite: Suite, folder: RunFolder) -> set[tuple[int, str]]:
+def lacking(job: PlannedRun, suite: Suite, folder: RunFolder) -> set[tuple[int, str]]:
     """What of a run's evaluations is not committed: step and test set."""
     wanted = rendered_hashes(suite, job.spec, job.draw.examples)
     held = {(line["step"], line["test_set"], line["prompts"]) for line in read_scores(folder)}
@@ -73,7 +74,9 @@ def _begin_before(folder: RunFolder, untrained: list[int]) -> None:
             shutil.rmtree(path)
 
 
-def _train(job: Job, suite: Suite, folder: RunFolder, listener: Listener, earlier: list[RunFolder], stop: Stop) -> None:
+def _train(
+    job: PlannedRun, suite: Suite, folder: RunFolder, listener: Listener, earlier: list[RunFolder], stop: Stop
+) -> None:
     """Train from the last checkpoint, and evaluate on the way."""
     spec = job.spec
     tokenizer = load_tokenizer(spec.model)
@@ -115,7 +118,7 @@ def _train(job: Job, suite: Suite, folder: RunFolder, listener: Listener, earlie
         shutil.rmtree(folder.checkpoints, ignore_errors=True)
 
 
-def _score_adapters(job: Job, suite: Suite, folder: RunFolder, listener: Listener) -> None:
+def _score_adapters(job: PlannedRun, suite: Suite, folder: RunFolder, listener: Listener) -> None:
     """Score what a run lacks from the adapters that it kept."""
     spec = job.spec
     rendered = render_sets(suite, spec.pattern, spec.train_set, spec.evaluation, job.draw.examples)
@@ -133,7 +136,7 @@ def _score_adapters(job: Job, suite: Suite, folder: RunFolder, listener: Listene
         raise ModelError(f"step {found.broken[0][0]}: {found.broken[0][1]}")
 
 
-def training_work(job: Job) -> float:
+def training_work(job: PlannedRun) -> float:
     """The work of training, as if it were scoring: a step goes forward and back, and shares no prefixes."""
     shots = render(job.spec.pattern, job.draw.examples, job.spec.train_set)
     return TRAINING_COST * job.spec.recipe.epochs * characters(shots)

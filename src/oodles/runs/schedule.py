@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from oodles.contracts import Recipe
+from oodles.contracts import Recipe, RunSpec
 from oodles.errors import ConfigError
 
 
@@ -52,3 +52,8 @@ def schedule(steps: str | Sequence[int], last: int, points: int = 10) -> tuple[i
                 f"[eval] steps holds {beyond[0]}, but the run has {last} steps; choose steps from 0 to {last}"
             )
     return tuple(sorted({0, last} | {s for s in wanted if s <= last}))
+
+
+def schedule_of(spec: RunSpec) -> tuple[int, ...]:
+    """The steps at which a run is evaluated."""
+    return schedule(spec.evaluation.steps, step_count(spec.shots, spec.recipe), spec.evaluation.points)

@@ -5,7 +5,8 @@ Caveats are data. They travel with the numbers they qualify into every table, fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,6 @@ from oodles.stats.longtable import GUESSABLE, chance_level
 from oodles.stats.residuals import centre, fit_design
 from oodles.stats.series import Series
 from oodles.stats.splines import Array
-from oodles.suite.slices import sharing
 
 DRIFTING = 0.5  # correlation of a residual with the share of an answer, in both sets, that is worth saying
 HARDLY = "in-domain scores hardly differ"
@@ -238,3 +238,41 @@ def _never_rose(series: Series, chance: Mapping[str, float]) -> list[str]:
     if not low:
         return []
     return [f"in-domain never rose above chance in {low} of {len(series.run_names)} runs"]
+
+
+def sharing(names: Sequence[str], parents: Mapping[str, str], described: Mapping[str, str]) -> dict[str, set[str]]:
+    """Which sets share examples: a set with its slices, and slices of one set that are not known to be disjoint.
+
+    Parameters
+    ----------
+    parents : slice -> its set.
+    described : slice -> what it is, as `str(Slice)` says; slices without that are taken as disjoint.
+
+    Examples
+    --------
+    >>> told = {"h/lex": '{"kind": "lex"}', "h/con": '{"kind": "con"}', "h/yes": '{"label": "yes"}'}
+    >>> shared = sharing(["h", *told], dict.fromkeys(told, "h"), told)
+    >>> sorted(shared["h/lex"])
+    ['h', 'h/yes']
+    """
+    shared: dict[str, set[str]] = {name: set() for name in names}
+    for child, parent in parents.items():
+        if child in shared and parent in shared:
+            shared[child].add(parent)
+            shared[parent].add(child)
+    values = {name: _values(told) for name, told in described.items()}
+    for a, b in ((a, b) for a in values for b in values if a < b):
+        disjoint = any(values[b].get(column, value) != value for column, value in values[a].items())
+        if parents.get(a) == parents.get(b) and not disjoint:
+            shared[a].add(b)
+            shared[b].add(a)
+    return shared
+
+
+def _values(told: str) -> dict[str, str]:
+    """What `str(Slice)` said; of anything else nothing is known, so that it may share examples with every slice."""
+    try:
+        values = json.loads(told)
+    except (ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}

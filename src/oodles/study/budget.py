@@ -20,13 +20,13 @@ from oodles.model.load import load_tokenizer, outline_model
 from oodles.model.prefix_trees import ROW_TOKENS, Sequences, pack
 from oodles.model.scoring import BATCH_TOKENS, BATCH_TOKENS_ELSEWHERE, sequences_of
 from oodles.model.tokens import context_limit, encode_once
-from oodles.runs.callback import render_sets
 from oodles.runs.progress import duration
-from oodles.runs.schedule import step_count
+from oodles.runs.schedule import schedule_of, step_count
 from oodles.runs.train import Candidates, encode_shots
 from oodles.study.footprint import Footprint, device_name, draw_footprint, resident_bytes, scoring_bytes, training_bytes
-from oodles.study.grid import Grid, schedule_of
+from oodles.study.grid import Grid
 from oodles.suite.patterns import render
+from oodles.suite.render import render_sets
 
 UTILISATION = (0.3, 0.8)  # of the rate that matrix products alone reach
 CHARACTERS_PER_TOKEN = 4.3  # of English prompts, where the tokenizer is not here

@@ -16,9 +16,10 @@ from oodles.model.embedded import EMBEDDED, is_fetched
 from oodles.model.load import find_targets, load_config, outline_model, precision_of, resolve_model
 from oodles.model.presets import LLAMA, PRESETS, preset_of, training_bytes, weight_bytes
 from oodles.model.tokens import context_limit
+from oodles.runs.schedule import schedule_of
 from oodles.store.folder import RunFolder, read_json, read_scores, read_spec, run_folders, run_names, sidecar
 from oodles.store.locks import is_held, read_lock
-from oodles.study.grid import Grid, schedule_of
+from oodles.study.grid import Grid
 from oodles.suite.load import list_suites, load_suite, pattern_for, pattern_of
 from oodles.suite.slices import resolve_slice, slice_columns, slice_names
 from oodles.suite.sources import load_examples, load_origin, locate

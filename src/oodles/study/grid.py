@@ -8,24 +8,28 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from itertools import product
 
-from oodles.contracts import Draw, Example, ModelSpec, Pattern, Recipe, RunSpec, Study, Suite, content_hash, role_of
+from oodles.contracts import (
+    Draw,
+    Example,
+    ModelSpec,
+    Pattern,
+    PlannedRun,
+    Recipe,
+    RunSpec,
+    Study,
+    Suite,
+    content_hash,
+    role_of,
+)
 from oodles.errors import ConfigError
 from oodles.model.load import precision_of, resolve_model
 from oodles.names import check_name
-from oodles.runs.schedule import schedule, step_count
+from oodles.runs.schedule import schedule_of
 from oodles.suite.draw import draw_from, group
 from oodles.suite.load import check_pattern, load_suite, pattern_for, pattern_of, select_test_sets, train_set_of
 from oodles.suite.patterns import render
-from oodles.suite.slices import is_slice, resolve_slice, slice_columns
+from oodles.suite.render import check_slices
 from oodles.suite.sources import load_examples, set_hash
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """A run and the shots it is trained on."""
-
-    spec: RunSpec
-    draw: Draw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +38,7 @@ class Grid:
 
     study: Study
     suite: Suite
-    jobs: tuple[Job, ...]
+    jobs: tuple[PlannedRun, ...]
     caveats: tuple[str, ...]
 
 
@@ -75,7 +79,7 @@ def _job(
     shots: int,
     seed: int,
     data_seed: int | None,
-) -> Job:
+) -> PlannedRun:
     key = (train_set, shots, seed if data_seed is None else data_seed)
     if key not in draws:
         draws[key] = draw_from(train[train_set], *key, nested=study.draw == "nested")
@@ -103,7 +107,7 @@ def _job(
         evaluation=study.evaluation,
     )
     schedule_of(spec)  # a step beyond the end is an error now, not after an hour
-    return Job(spec=spec, draw=drawn)
+    return PlannedRun(spec=spec, draw=drawn)
 
 
 def select(grid: Grid, only: Sequence[str] = (), shots: Sequence[int] = ()) -> Grid:
@@ -125,13 +129,8 @@ def select(grid: Grid, only: Sequence[str] = (), shots: Sequence[int] = ()) -> G
     return Grid(study=grid.study, suite=grid.suite, jobs=jobs, caveats=grid.caveats)
 
 
-def _matches(job: Job, pattern: str) -> bool:
+def _matches(job: PlannedRun, pattern: str) -> bool:
     return fnmatch(job.spec.name, pattern) or fnmatch(job.spec.model.label, pattern)
-
-
-def schedule_of(spec: RunSpec) -> tuple[int, ...]:
-    """The steps at which a run is evaluated."""
-    return schedule(spec.evaluation.steps, step_count(spec.shots, spec.recipe), spec.evaluation.points)
 
 
 def _check_test_sets(suite: Suite, study: Study) -> None:
@@ -146,13 +145,6 @@ def _check_test_sets(suite: Suite, study: Study) -> None:
         raise ConfigError(
             f"study {study.name}: {len(names)} test sets; expected the in-domain one and at least two OOD sets"
         )
-
-
-def check_slices(suite: Suite, names: tuple[str, ...]) -> None:
-    """A slice that does not exist is an error before anything is trained."""
-    for name in filter(is_slice, names):
-        examples = load_examples(suite, select_test_sets(suite, (name,))[0])
-        resolve_slice(name, slice_columns(examples))
 
 
 def _caveats(study: Study) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from oodles.audit.audit import audit_grid, stop_on_errors
+from oodles.audit.audit import stop_on_errors
 from oodles.contracts import Study
 from oodles.disk import staying
 from oodles.model.load import model_path, require_training
@@ -24,6 +24,7 @@ from oodles.store.folder import (
     write_json,
 )
 from oodles.store.locks import held_briefly
+from oodles.study.check import audit_grid
 from oodles.study.grid import Grid, expand, select
 from oodles.study.load import load_study
 from oodles.study.worker import How, Outcome, check_alone, run_missing, work_of
@@ -70,7 +71,7 @@ def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
     """Everything that can be wrong is found before anything is written; then the folder is this study's."""
     check_alone()
     require_training("oodles run")
-    from oodles.runs.callback import render_sets
+    from oodles.suite.render import render_sets
 
     study = grid.study
     for spec in {job.spec.model: job.spec for job in grid.jobs}.values():

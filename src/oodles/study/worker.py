@@ -11,9 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from oodles.contracts import PlannedRun
 from oodles.disk import disk_trouble, staying
 from oodles.errors import ConfigError, DiskError, OodlesError, StoreError, masked
 from oodles.model.load import free_memory
+from oodles.runs.schedule import schedule_of
 from oodles.runs.stopping import Stop, Stopped
 from oodles.store.folder import (
     RunFolder,
@@ -26,7 +28,7 @@ from oodles.store.folder import (
     write_json,
 )
 from oodles.store.locks import release, take
-from oodles.study.grid import Grid, Job, schedule_of
+from oodles.study.grid import Grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,7 @@ def run_missing(grid: Grid, root: Path, how: How, listen: Callable[..., None], s
 
 
 def _make(
-    job: Job,
+    job: PlannedRun,
     grid: Grid,
     folder: RunFolder,
     how: How,
@@ -143,7 +145,7 @@ def _make(
         listen(Heard(text=f"{folder.name} failed: {reason}; see {folder.log}"))
 
 
-def _settled(job: Job, grid: Grid, folder: RunFolder, how: How, tally: _Tally) -> bool:
+def _settled(job: PlannedRun, grid: Grid, folder: RunFolder, how: How, tally: _Tally) -> bool:
     """Whether there is nothing to do for a run; if so, it is counted."""
     from oodles.runs.runner import lacking
 
@@ -161,7 +163,7 @@ def _settled(job: Job, grid: Grid, folder: RunFolder, how: How, tally: _Tally) -
 
 
 def _try(
-    job: Job,
+    job: PlannedRun,
     grid: Grid,
     folder: RunFolder,
     listen: Callable[..., None],
@@ -202,8 +204,8 @@ def _try(
 
 def work_of(grid: Grid, root: Path) -> float:
     """Work of the runs that are not done, for the time left. Step 0 counts once per model: later runs take it over."""
-    from oodles.runs.callback import characters, render_sets
     from oodles.runs.runner import training_work
+    from oodles.suite.render import characters, render_sets
 
     work, seen = 0.0, set()
     sizes: dict[tuple[str, str], float] = {}

@@ -16,7 +16,7 @@ from pathlib import Path
 from oodles.contracts import SHOTS, DataSet, Pattern, Source, Suite
 from oodles.errors import ConfigError, nearest, shown
 from oodles.names import check_name, check_split
-from oodles.study.load import build, check_schema, read_toml
+from oodles.toml import build, check_schema, read_toml
 
 SUITE_SCHEMA = 1
 

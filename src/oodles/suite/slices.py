@@ -170,15 +170,6 @@ def _match(rest: str, values: Mapping[str, set[str]]) -> list[dict[str, str]]:
     return list(unique.values())
 
 
-def _values(told: str) -> dict[str, str]:
-    """What `str(Slice)` said; of anything else nothing is known, so that it may share examples with every slice."""
-    try:
-        values = json.loads(told)
-    except (ValueError, RecursionError):
-        return {}
-    return values if isinstance(values, dict) else {}
-
-
 def slice_names(parent: str, columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
     """Every slice by one column, with its number of examples, under its shortest unambiguous name."""
     values = {column: set(cells) for column, cells in columns.items()}
@@ -188,32 +179,3 @@ def slice_names(parent: str, columns: Mapping[str, Sequence[str]]) -> dict[str, 
             written = value if len(_match(value, values)) == 1 else f"{column}={value}"
             names[f"{parent}/{written}"] = size
     return names
-
-
-def sharing(names: Sequence[str], parents: Mapping[str, str], described: Mapping[str, str]) -> dict[str, set[str]]:
-    """Which sets share examples: a set with its slices, and slices of one set that are not known to be disjoint.
-
-    Parameters
-    ----------
-    parents : slice -> its set.
-    described : slice -> what it is, as `str(Slice)` says; slices without that are taken as disjoint.
-
-    Examples
-    --------
-    >>> told = {"h/lex": '{"kind": "lex"}', "h/con": '{"kind": "con"}', "h/yes": '{"label": "yes"}'}
-    >>> shared = sharing(["h", *told], dict.fromkeys(told, "h"), told)
-    >>> sorted(shared["h/lex"])
-    ['h', 'h/yes']
-    """
-    shared: dict[str, set[str]] = {name: set() for name in names}
-    for child, parent in parents.items():
-        if child in shared and parent in shared:
-            shared[child].add(parent)
-            shared[parent].add(child)
-    values = {name: _values(told) for name, told in described.items()}
-    for a, b in ((a, b) for a in values for b in values if a < b):
-        disjoint = any(values[b].get(column, value) != value for column, value in values[a].items())
-        if parents.get(a) == parents.get(b) and not disjoint:
-            shared[a].add(b)
-            shared[b].add(a)
-    return shared

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from oodles.contracts import DataSet, Example, Source, Suite, content_hash
+from oodles.disk import cache_dir
 from oodles.errors import DataError, nearest
 from oodles.files import ABSENT, SUFFIXES, Rows, as_rows, read_file
-from oodles.model.embedded import cache_dir
 from oodles.suite import mini
 from oodles.suite.hub import Provenance, bring, matches, provenance_of
 
