@@ -39,6 +39,7 @@ def test_importing_oodles_loads_nothing_heavy() -> None:
 
 def test_public_names() -> None:
     assert sorted(oodles.__all__) == [
+        "Evaluator",
         "OODCallback",
         "latex_table",
         "load_study",

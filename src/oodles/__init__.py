@@ -27,9 +27,11 @@ _HOME = {
     "latex_table": "show.tables",
     "write_report": "show.report",
     "OODCallback": "runs.callback",
+    "Evaluator": "runs.own_loop",
 }
 
 __all__ = [
+    "Evaluator",
     "OODCallback",
     "latex_table",
     "load_study",
@@ -46,6 +48,7 @@ __all__ = [
 if TYPE_CHECKING:
     from oodles.model.scoring import score
     from oodles.runs.callback import OODCallback
+    from oodles.runs.own_loop import Evaluator
     from oodles.show.figures import plot_correlations
     from oodles.show.report import write_report
     from oodles.show.tables import latex_table

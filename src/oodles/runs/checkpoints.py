@@ -27,7 +27,8 @@ from oodles.model.load import free_memory, load_model, load_tokenizer, precision
 from oodles.model.scoring import predict, prepare_all
 from oodles.model.shortcuts import signature
 from oodles.names import as_name, check_name
-from oodles.runs.callback import Heard, Listener, evaluation_line
+from oodles.runs.events import Event, Listener, show_on
+from oodles.runs.monitor import evaluation_line
 from oodles.runs.progress import Progress
 from oodles.store.environment import environment
 from oodles.store.folder import (
@@ -162,7 +163,7 @@ def score_model(
             keep_members(folder, [r.members for r in rendered], evaluation.test_sets)
         with Progress(_work(folder, checkpoints, rendered), folder.name) as progress:
             found = score_missing(
-                folder, spec, checkpoints, rendered, in_domain, evaluation, precision, _listen_to(progress)
+                folder, spec, checkpoints, rendered, in_domain, evaluation, precision, show_on(progress)
             )
         _finish(folder, found)
     return found
@@ -236,7 +237,7 @@ def add_test_sets(
             precision = (told.get("recipe") or {}).get("precision", "fp32")
             with Progress(_work(folder, checkpoints, rendered), folder.name) as progress:
                 found = score_missing(
-                    folder, spec, checkpoints, rendered, told["train_set"], evaluation, precision, _listen_to(progress)
+                    folder, spec, checkpoints, rendered, told["train_set"], evaluation, precision, show_on(progress)
                 )
             scored.append(found)
     return tuple(scored)
@@ -313,17 +314,6 @@ def _begin(
     write_spec(folder, spec)
 
 
-def _listen_to(progress: Progress) -> Listener:
-    def listen(heard: Heard) -> None:
-        progress.advance(heard.work)
-        if heard.doing:
-            progress.label(heard.doing)
-        if heard.text:
-            progress.say(heard.text)
-
-    return listen
-
-
 def _work(folder: RunFolder, checkpoints: Sequence[Checkpoint], rendered: Sequence[Rendered]) -> float:
     todo = _todo(folder, checkpoints, [r.prompts for r in rendered])
     return sum(characters(prompts) for _, missing in todo for prompts in missing)
@@ -363,7 +353,7 @@ def score_missing(
     done, broken = 0, []
     with _loaded(model, precision) as load:
         for checkpoint, missing in todo:
-            listen(Heard(doing=f"{folder.name} step {checkpoint.step}"))
+            listen(Event(doing=f"{folder.name} step {checkpoint.step}"))
             started, values = time.monotonic(), {}
             try:
                 network = load(checkpoint)
@@ -374,14 +364,14 @@ def score_missing(
                     raise
                 broken.append((checkpoint.step, str(error)))
                 log_line(folder, f"step {checkpoint.step} failed: {error}")
-                listen(Heard(text=f"{folder.name}  step {checkpoint.step} failed: {error}"))
+                listen(Event(text=f"{folder.name}  step {checkpoint.step} failed: {error}"))
                 continue
             finally:
                 network = None  # before the next is loaded
                 done += len(values)
             text = evaluation_line(checkpoint.step, checkpoints[-1].step, float("nan"), values, in_domain)
             log_line(folder, f"{text}  ({time.monotonic() - started:.1f} s)")
-            listen(Heard(text=f"{folder.name}  {text}"))
+            listen(Event(text=f"{folder.name}  {text}"))
     return Scored(out=folder.root, run=folder.name, done=done, skipped=skipped, broken=tuple(broken))
 
 
@@ -397,12 +387,12 @@ def _score_step(
     """Score and commit one set after the other; the model is not kept after the last."""
     made = plans.of(network)
     for prompts in missing:
-        listen(Heard(doing=f"{folder.name} step {checkpoint.step} {prompts.name}"))
+        listen(Event(doing=f"{folder.name} step {checkpoint.step} {prompts.name}"))
         plan = made[prompts.name]
         predictions = predict(network, plan, prompts)
         role = role_of(prompts.name, in_domain)
         line = commit(folder, checkpoint.step, prompts, predictions, role, shortened=plan.shortened)
-        listen(Heard(work=characters(prompts)))
+        listen(Event(work=characters(prompts)))
         yield prompts.name, line["metrics"]
 
 

@@ -9,8 +9,10 @@ from typing import Any
 from oodles.contracts import PlannedRun, RunSpec, Suite
 from oodles.errors import ModelError, StoreError
 from oodles.model.load import attach_lora, free_memory, load_model, load_tokenizer, slow_here, targets_of
-from oodles.runs.callback import Listener, OODCallback
+from oodles.runs.callback import EvaluationHook
 from oodles.runs.checkpoints import Checkpoint, score_missing
+from oodles.runs.evaluate import StepEvaluator
+from oodles.runs.events import Listener
 from oodles.runs.schedule import schedule_of
 from oodles.runs.stopping import Stop
 from oodles.runs.train import checkpoints, fine_tune, last_checkpoint
@@ -90,18 +92,16 @@ def _train(
     slow = slow_here(spec.model, spec.recipe.precision)
     if slow:
         log_line(folder, slow)
-    callback = OODCallback(
-        suite=suite,
+    evaluator = StepEvaluator(
+        folder,
+        render_sets(suite, spec.pattern, spec.train_set, spec.evaluation, job.draw.examples),
         in_domain=spec.train_set,
-        run=folder,
-        pattern=spec.pattern,
         evaluation=spec.evaluation,
         tokenizer=tokenizer,
         listener=listener,
         baseline=same_before_training(spec, earlier),
-        examples=job.draw.examples,
-        step_work=training_work(job) / schedule_of(spec)[-1],
     )
+    hook = EvaluationHook(evaluator, step_work=training_work(job) / schedule_of(spec)[-1])
     shots = render(spec.pattern, job.draw.examples, spec.train_set)
     fine_tune(
         model,
@@ -109,10 +109,10 @@ def _train(
         shots,
         spec.recipe,
         spec.seeds,
-        [callback],
+        [hook],
         folder=folder,
         resume=at,
-        keep_at=lambda step: callback.evaluates_at(step) or bool(stop),
+        keep_at=lambda step: hook.evaluates_at(step) or bool(stop),
     )
     if not spec.evaluation.keep_checkpoints:
         shutil.rmtree(folder.checkpoints, ignore_errors=True)

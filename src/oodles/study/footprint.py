@@ -25,7 +25,7 @@ from transformers.pytorch_utils import Conv1D
 from oodles.contracts import Recipe, RunSpec
 from oodles.model.forward import causal_lm, hidden_states
 from oodles.model.load import attach_lora
-from oodles.runs.callback import memory_gigabytes
+from oodles.runs.monitor import memory_gigabytes
 from oodles.runs.train import Candidates
 
 TIMED = 0.2  # seconds of matrix products

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from oodles.audit.audit import stop_on_errors
 from oodles.contracts import Study
 from oodles.disk import staying
 from oodles.model.load import model_path, require_training
+from oodles.runs.events import show_on
 from oodles.runs.progress import Progress
 from oodles.runs.stopping import stop_on_signals
 from oodles.store.folder import (
@@ -64,7 +65,7 @@ def run(
 
             return run_in_workers(grid, root, workers, how)
         with Progress(work_of(grid, root), study.name) as progress, stop_on_signals() as stop:
-            return run_missing(grid, root, how, _listener(progress), stop)
+            return run_missing(grid, root, how, show_on(progress), stop)
 
 
 def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
@@ -94,16 +95,3 @@ def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
         plan_runs(root, [job.spec.name for job in grid.jobs])
         mend_members(root, members)
         write_json(root / "audit.json", {**audit.as_dict(), "allowed": list(allowed)})
-
-
-def _listener(progress: Progress) -> Callable[..., None]:
-    from oodles.runs.callback import Heard
-
-    def listen(heard: Heard) -> None:
-        progress.advance(heard.work)
-        if heard.doing:
-            progress.label(heard.doing)
-        if heard.text:
-            progress.say(heard.text)
-
-    return listen

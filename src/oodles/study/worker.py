@@ -123,7 +123,7 @@ def _make(
     tally: _Tally,
 ) -> None:
     """Make one run if it is not settled and nobody else is at it."""
-    from oodles.runs.callback import Heard
+    from oodles.runs.events import Event
 
     if _settled(job, grid, folder, how, tally):
         return
@@ -142,7 +142,7 @@ def _make(
         tally.done.append(folder.name)
     else:
         tally.failed.append((folder.name, reason))
-        listen(Heard(text=f"{folder.name} failed: {reason}; see {folder.log}"))
+        listen(Event(text=f"{folder.name} failed: {reason}; see {folder.log}"))
 
 
 def _settled(job: PlannedRun, grid: Grid, folder: RunFolder, how: How, tally: _Tally) -> bool:
@@ -172,10 +172,10 @@ def _try(
     verify: bool,
 ) -> str | None:
     """Run one job; the reason if it failed."""
-    from oodles.runs.callback import Heard
+    from oodles.runs.events import Event
     from oodles.runs.runner import run_one
 
-    def heard(what: Heard) -> None:
+    def heard(what: Event) -> None:
         listen(what)
         stop.obey()
 

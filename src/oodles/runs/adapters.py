@@ -1,0 +1,31 @@
+"""Adapters that a run keeps: saved whole, and compared to the bit."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from oodles.store.folder import put_folder
+
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+
+
+def save_adapter(model: Any, path: Path) -> None:
+    """The adapter alone; a model without one is not kept."""
+    if not hasattr(model, "peft_config"):
+        return
+    with put_folder(path) as aside:
+        model.save_pretrained(aside)
+        (aside / "README.md").unlink(missing_ok=True)  # a model card template with nothing filled in
+
+
+def is_adapter_of(model: Any, path: Path) -> bool:
+    """Whether a kept adapter is the model's own, to the bit."""
+    import torch
+    from safetensors.torch import load_file
+
+    with tempfile.TemporaryDirectory() as scratch:
+        model.save_pretrained(scratch)
+        now, kept = (load_file(folder / ADAPTER_WEIGHTS) for folder in (Path(scratch), path))
+    return now.keys() == kept.keys() and all(torch.equal(now[name], kept[name]) for name in now)

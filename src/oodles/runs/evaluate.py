@@ -1,0 +1,214 @@
+"""One run's test sets, scored with a model at a step: what is committed already is not scored again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from oodles.contracts import Evaluation, PromptSet, role_of
+from oodles.errors import ModelError
+from oodles.model.forward import Plan
+from oodles.model.scoring import predict, prepare_all
+from oodles.model.shortcuts import signature
+from oodles.runs.adapters import is_adapter_of, save_adapter
+from oodles.runs.events import Event, Listener, ignore
+from oodles.runs.monitor import evaluation_line, memory_gigabytes
+from oodles.store.folder import (
+    RunFolder,
+    check_adapter,
+    commit,
+    copy_score,
+    keep_members,
+    log_line,
+    read_scores,
+    records_are_whole,
+    same_scores,
+)
+from oodles.store.locks import held_briefly
+from oodles.suite.render import Rendered, characters
+
+Key = tuple[int, str, str]  # step, test set, hash of its prompts
+Metrics = Mapping[str, float | None]
+
+
+class StepEvaluator:
+    """Scores the test sets of a run at one step after the other, and commits each set as soon as it is scored.
+
+    Parameters
+    ----------
+    folder : the run's folder.
+    rendered : the test sets as the run evaluates them.
+    in_domain : the test set that is in-domain for this run.
+    evaluation : how it is evaluated: batches, adapters that are kept.
+    tokenizer : of the model.
+    listener : hears what is done.
+    baseline : a run that starts from the same model, whose step 0 is taken over.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        rendered: Sequence[Rendered],
+        *,
+        in_domain: str,
+        evaluation: Evaluation,
+        tokenizer: Any = None,
+        listener: Listener = ignore,
+        baseline: RunFolder | None = None,
+    ) -> None:
+        self.folder = folder
+        self.evaluation = evaluation
+        self.tokenizer = tokenizer
+        self.writes = True  # in a job of several processes all score, one writes
+        self.scored = 0  # evaluations made here
+        self._sets = tuple(r.prompts for r in rendered)
+        self._members = tuple(r.members for r in rendered)
+        self._in_domain = in_domain
+        self._listener = listener
+        self._baseline = baseline
+        self._committed: dict[Key, dict[str, Any]] = {}
+        self._plans: dict[str, Plan] = {}
+        self._planned_for = ""
+
+    def keep_members(self) -> None:
+        """Keep who belongs to each set, once per study."""
+        with held_briefly(self.folder.root / ".study.lock"):
+            keep_members(self.folder, self._members, self.evaluation.test_sets)
+
+    def recall(self, last: int | None = None) -> set[int]:
+        """Look up what is committed, up to a step; the steps."""
+        lines = [line for line in read_scores(self.folder) if last is None or line["step"] <= last]
+        self._committed = {(line["step"], line["test_set"], line["prompts"]): line for line in lines}
+        return {line["step"] for line in lines}
+
+    def forget(self, first: int) -> None:
+        """Score again from a step on."""
+        self._committed = {key: line for key, line in self._committed.items() if key[0] < first}
+
+    def held(self, step: int) -> list[PromptSet]:
+        """The sets that are committed at a step."""
+        return [prompts for prompts in self._sets if (step, prompts.name, prompts.hash) in self._committed]
+
+    def is_complete(self, step: int) -> bool:
+        return len(self.held(step)) == len(self._sets)
+
+    def prepare(self, model: Any) -> None:
+        """Tokenise and pack every set; models of the same kind share that."""
+        if self.tokenizer is None:
+            raise ModelError("Evaluator: no tokenizer is known; pass tokenizer=...")
+        kind = signature(model)
+        if kind == self._planned_for:
+            return
+        with own_precision(model):
+            plans = prepare_all(model, self.tokenizer, self._sets, batch_tokens=self.evaluation.batch_tokens)
+        self._plans, self._planned_for = {plan.name: plan for plan in plans}, kind
+
+    def at(
+        self,
+        model: Any,
+        step: int,
+        *,
+        last: int | None = None,
+        loss: float = float("nan"),
+        remark: Callable[[], str] = str,
+    ) -> dict[str, Metrics]:
+        """Score what is not committed at a step; the metrics of all sets.
+
+        Parameters
+        ----------
+        model : the model as it is now; its mode and all random states are left as they are.
+        step : the optimiser step it is at.
+        last : the last step of the run, for the log.
+        loss : the training loss, for the log.
+        remark : asked for the end of the log's line when all is scored.
+        """
+        started = time.monotonic()
+        if not self._plans:
+            self.prepare(model)
+        values = {prompts.name: self._score(model, step, prompts) for prompts in self._sets}
+        if self.writes:
+            text = evaluation_line(step, last, loss, values, self._in_domain)
+            self.log(f"{text}  {time.monotonic() - started:.1f} s  {memory_gigabytes():.1f} GB{remark()}")
+        return values
+
+    def _score(self, model: Any, step: int, prompts: PromptSet) -> Metrics:
+        key: Key = (step, prompts.name, prompts.hash)
+        if key not in self._committed:
+            self.tell(doing=f"{self.folder.name} step {step} {prompts.name}")
+            self._committed[key] = self._taken_over(step, prompts) or self._predicted(model, step, prompts)
+        metrics: Metrics = self._committed[key]["metrics"]
+        return metrics
+
+    def _predicted(self, model: Any, step: int, prompts: PromptSet) -> dict[str, Any]:
+        plan, role = self._plans[prompts.name], role_of(prompts.name, self._in_domain)
+        with own_precision(model):
+            predictions = predict(model, plan, prompts)
+        line: dict[str, Any] = {"metrics": {}}
+        if self.writes:
+            line = commit(self.folder, step, prompts, predictions, role, shortened=plan.shortened)
+        self.scored += 1
+        self.tell(work=characters(prompts))
+        return line
+
+    def _taken_over(self, step: int, prompts: PromptSet) -> dict[str, Any] | None:
+        """The evaluation of the untrained model that another run has made already."""
+        if step or self._baseline is None:
+            return None
+        for line in read_scores(self._baseline):
+            same = (line["step"], line["test_set"], line["prompts"]) == (0, prompts.name, prompts.hash)
+            if same and records_are_whole(self._baseline, line):
+                copy_score(self._baseline, self.folder, line, role_of(prompts.name, self._in_domain))
+                return line
+        return None
+
+    def keep_adapter(self, model: Any, step: int) -> None:
+        """Keep the adapter of a step, if that is asked for: before its scores, which say that the step is there."""
+        path = self.folder.adapter(step)
+        if self.evaluation.keep_adapters and self.writes and not (self.is_complete(step) and path.is_dir()):
+            save_adapter(model, path)
+
+    def repeats(self, model: Any, step: int) -> bool:
+        """Whether training came to the weights, or else to the scores, that an earlier attempt left at this step.
+
+        Two trainings must not meet in one run, and on a GPU they may differ.
+        """
+        adapter = self.folder.adapter(step)
+        if adapter.is_dir():
+            check_adapter(adapter)
+            return is_adapter_of(model, adapter)
+        if step == 0:
+            return True  # not trained yet
+        held = self.held(step)
+        if not held:
+            return False  # nothing to compare with
+        prompts = min(held, key=characters)
+        line = self._committed[step, prompts.name, prompts.hash]
+        with own_precision(model):
+            return same_scores(self.folder, line, predict(model, self._plans[prompts.name], prompts))
+
+    def log(self, text: str) -> None:
+        """A line for the run's log and for whoever listens."""
+        log_line(self.folder, text)
+        self.tell(text=f"{self.folder.name}  {text}")
+
+    def tell(self, *, text: str = "", doing: str = "", work: float = 0.0) -> None:
+        self._listener(Event(text=text, doing=doing, work=work))
+
+
+@contextmanager
+def own_precision(model: Any) -> Iterator[None]:
+    """Without the mixed precision that accelerate wraps around a forward pass: scores are made in that of the weights.
+
+    Only the outermost module is wrapped, so the ways of scoring would not agree otherwise.
+    """
+    plain, wrapped = vars(model).get("_original_forward"), vars(model).get("forward")
+    if plain is None:
+        yield
+        return
+    model.forward = plain
+    try:
+        yield
+    finally:
+        model.forward = wrapped

@@ -1,0 +1,54 @@
+"""What is reported of a run while it is made: one line per evaluation, the time left, the memory used."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def evaluation_line(
+    step: int, last: int | None, loss: float, values: Mapping[str, Mapping[str, Any]], in_domain: str
+) -> str:
+    """One plain line per evaluation: in-domain accuracy, OOD accuracies, and how often the first answer is given."""
+    firsts = [next((k, v) for k, v in found.items() if k.startswith("share:")) for found in values.values()]
+    mean_share = sum(share for _, share in firsts) / len(firsts)
+    names = list(dict.fromkeys(key.removeprefix("share:") for key, _ in firsts))
+    order: Sequence[str] = sorted(values, key=lambda name: name != in_domain)
+    accuracies = "  ".join(f"{name} {values[name]['accuracy']:.2f}" for name in order)
+    shown = "-" if loss != loss else f"{loss:.3f}"  # no step was logged yet
+    of = "" if last is None else f"/{last}"
+    return f"step {step}{of}  loss {shown}  {accuracies}  {'/'.join(names)} {mean_share:.2f}"
+
+
+@dataclass(slots=True)
+class Clock:
+    """How long a run's steps and evaluations take, for the time left."""
+
+    step: int = 0  # where it began
+    begun: float = field(default_factory=time.monotonic)
+    evaluations: list[float] = field(default_factory=list)
+
+    def evaluated(self, seconds: float) -> None:
+        self.evaluations.append(seconds)
+
+    def left(self, step: int, scheduled: Sequence[int]) -> float:
+        """Seconds until the last scheduled step is evaluated; of the first evaluation nothing can be said."""
+        if step <= self.step:
+            return 0.0
+        training = time.monotonic() - self.begun - sum(self.evaluations)
+        to_come = [s for s in scheduled if s > step]
+        each = sum(self.evaluations) / len(self.evaluations)
+        return max(0.0, training) / (step - self.step) * (max(scheduled) - step) + each * len(to_come)
+
+
+def memory_gigabytes() -> float:
+    """The most memory used so far: of the GPU, or of this process."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        return float(torch.cuda.max_memory_allocated()) / 1e9
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1e9 if sys.platform == "darwin" else peak / 1e6

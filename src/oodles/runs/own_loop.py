@@ -1,0 +1,186 @@
+"""Evaluator: for a training loop of one's own, in bare PyTorch, Accelerate or Lightning.
+
+evaluator = oo.Evaluator(suite="mini", in_domain="daily", run="mine", out="runs/mine", tokenizer=tokenizer)
+for step, batch in enumerate(batches):
+    if step in (0, 10, 100):
+        evaluator.at(model, step)
+    ...
+evaluator.finish(len(batches))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oodles.audit.audit import audit_data, stop_on_errors
+from oodles.contracts import Evaluation, Pattern, Suite, describe_text
+from oodles.errors import ConfigError, StoreError, nearest
+from oodles.names import check_name
+from oodles.runs.evaluate import Metrics, StepEvaluator
+from oodles.runs.events import ignore, print_lines
+from oodles.store.environment import environment
+from oodles.store.folder import (
+    STORE_SCHEMA,
+    RunFolder,
+    check_folder,
+    check_members,
+    claim_folder,
+    drop_scores,
+    log_line,
+    read_scores,
+    supersede,
+    write_json,
+    write_spec,
+)
+from oodles.store.locks import held_briefly
+from oodles.suite.load import load_suite, pattern_of
+from oodles.suite.render import check_slices, render_sets
+from oodles.toml import build
+
+CALLBACKS = "callbacks"  # the study that a folder of such runs belongs to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What the long table should say of a run that is trained elsewhere."""
+
+    model: str = ""
+    shots: int | None = None
+    seed: int | None = None
+
+
+class Evaluator(StepEvaluator):
+    """Evaluates all test sets of a suite during a training of one's own, and keeps every prediction.
+
+    Parameters
+    ----------
+    suite : name, TOML path or `Suite`.
+    in_domain : the test set that is in-domain for what is being trained.
+    run : name of the run.
+    out : folder of the study; the run goes to ``<out>/runs/<run>``.
+    tokenizer : of the model that is trained.
+    pattern, test_sets, limit, limit_in_domain, batch_tokens, keep_adapters : as in a study's TOML.
+    model, shots, seed : what the long table should say of the run.
+    quiet : no line on stderr for each evaluation; the run's ``log.txt`` has them in any case.
+    allow : codes of audit errors that shall not stop it; see ``oodles check``.
+
+    Examples
+    --------
+    >>> evaluator = Evaluator(suite="mini", in_domain="daily", run="r0", out="runs/x")  # doctest: +SKIP
+    >>> evaluator.at(model, step=0)["daily"]["accuracy"]  # doctest: +SKIP
+    0.5
+    """
+
+    def __init__(
+        self,
+        *,
+        suite: str | Path | Suite,
+        in_domain: str,
+        run: str,
+        out: str | Path,
+        tokenizer: Any = None,
+        pattern: str | Pattern = "",
+        allow: Sequence[str] = (),
+        quiet: bool = False,
+        who: str = "Evaluator",
+        **options: Any,
+    ) -> None:
+        loaded = load_suite(suite)
+        if in_domain not in loaded.test_sets:
+            raise ConfigError(
+                f"{who}: in_domain is '{in_domain}', expected a whole test set; {nearest(in_domain, loaded.test_sets)}"
+            )
+        if who == "Evaluator" and (steps := {"steps", "points"} & options.keys()):
+            raise ConfigError(f"Evaluator: {min(steps)} is for a Trainer; in your own loop call at(model, step)")
+        about = {name: options.pop(name) for name in ("model", "shots", "seed") if name in options}
+        evaluation = build(Evaluation, _as_toml(options), who)
+        check_slices(loaded, evaluation.test_sets)
+        stop_on_errors(audit_data(loaded, evaluation.test_sets), allow)
+        self._suite = loaded
+        self._pattern = pattern if isinstance(pattern, Pattern) else pattern_of(loaded, pattern)
+        self._about = About(**about)
+        self._out = Path(out)
+        self._began = False
+        rendered = render_sets(loaded, self._pattern, in_domain, evaluation)
+        check_members(self._out, [r.members for r in rendered])
+        super().__init__(
+            self._reserved(run, who),
+            rendered,
+            in_domain=in_domain,
+            evaluation=evaluation,
+            tokenizer=tokenizer,
+            listener=ignore if quiet else print_lines,
+        )
+
+    def _reserved(self, run: str, who: str) -> RunFolder:
+        """The run's folder, if it is free; nothing is written before training begins."""
+        check_name(run, f"{who}: run")
+        check_folder(self._out, CALLBACKS, self._suite.name)
+        folder = RunFolder(self._out / "runs" / run)
+        if folder.status == "done":
+            raise StoreError(f"{folder.path}: a run of this name is done; choose another run name or remove it")
+        return folder
+
+    def at(self, model: Any, step: int, **for_log: Any) -> dict[str, Metrics]:
+        """Score every test set with the model as it is now, and commit the scores.
+
+        A run that was interrupted resumes with the first step it is called at: what was scored at that step or later
+        belongs to a branch that is trained again, and is set aside.
+        """
+        if not self._began:
+            if step and self.folder.spec.is_file():
+                supersede(self.folder, step)
+            self.begin(step)
+            self.recall()
+        return super().at(model, step, **for_log)
+
+    def begin(self, step: int) -> None:
+        """Make the run's folder, or resume in it at a step."""
+        self._began = True
+        if not self.writes:
+            return
+        if step and self.folder.spec.is_file():
+            drop_scores(self.folder, step)  # of a branch that is trained again
+            log_line(self.folder, f"training resumes from step {step}")
+        else:
+            self._begin_anew()
+        self.keep_members()
+
+    def _begin_anew(self) -> None:
+        if read_scores(self.folder):
+            raise StoreError(
+                f"{self.folder.path}: an unfinished run of this name is there, but training begins at step 0; resume it"
+                " (resume_from_checkpoint=True), choose another run name or remove it"
+            )
+        with held_briefly(self._out / ".study.lock"):
+            claim_folder(self._out, CALLBACKS, self._suite.name)
+        write_json(self.folder.env, environment())
+        write_spec(self.folder, self._spec())
+
+    def _spec(self) -> dict[str, Any]:
+        pattern = self._pattern
+        return {
+            "schema": STORE_SCHEMA,
+            "run_id": None,  # somebody else's training: what decided it is not known here
+            "name": self.folder.name,
+            "suite": self._suite.name,
+            "train_set": self._in_domain,
+            "pattern": {"name": pattern.name, "text": describe_text(pattern.text), "answers": pattern.answers},
+            "data_seed": None,
+            "model": {"label": self._about.model},
+            "shots": self._about.shots,
+            "seed": self._about.seed,
+        }
+
+    def finish(self, last_step: int, **more: Any) -> None:
+        """The run is done: its last step is committed."""
+        if self.writes:
+            write_json(self.folder.done, {"schema": STORE_SCHEMA, "last_step": last_step, **more})
+
+
+def _as_toml(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments as the study file would spell them, so that one loader checks both."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in options.items() if v is not None}
