@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from oodles import resample
-from oodles.estimates import Recipe, as_correlations, estimate, near_zero, resolution, usable_points, weighted_ranks
+from oodles.copies import resolution
+from oodles.estimates import Recipe, as_correlations, estimate, near_zero, usable_points, weighted_ranks
 from oodles.series import Series
 
 

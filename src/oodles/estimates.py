@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodles import resample, residuals
+from oodles.copies import resolution
 from oodles.resample import Interval
 from oodles.residuals import Design, Fit, Ints, Moments, Smoothing
 from oodles.series import Series
@@ -22,7 +23,6 @@ FEWEST = {"pooled": 1, "run": 2, "separate": 5}  # points a run needs to take pa
 LEAST_LEFT = 2.0  # residual degrees of freedom below which a correlation is +-1 by construction
 ROUNDED = 0.98  # R2 above which rounding may be all that is left
 MISSED = 1e-6  # share of the variance that a curve misses of an exact relation
-MOST_DECIMALS = 6  # scores with more are taken as not rounded
 CLIP = 1e-3  # distance from 0 and 1 for probit and logit where the number of examples is not known
 
 
@@ -212,21 +212,6 @@ def something_left(products: Array, totals: Array) -> Array:
     squares = np.diagonal(products, axis1=1, axis2=2)
     scale = np.where(residuals.enough_residual(squares, totals), 1.0, np.nan)
     return np.asarray(products * scale[:, :, None] * scale[:, None, :], dtype=float)
-
-
-def resolution(values: Array, sizes: Array) -> float:
-    """The smallest difference the scores can show: one example, else their last decimal; 0 where they show none.
-
-    >>> resolution(np.array([0.25, 0.75]), np.array([4.0, 4.0]))
-    0.25
-    >>> resolution(np.array([0.7133, 0.65]), np.full(2, np.nan))
-    0.0001
-    """
-    if np.isfinite(sizes).all() and values.min(initial=0.0) >= 0 and values.max(initial=0.0) <= 1:
-        return float(1.0 / sizes.min(initial=np.inf))
-    scale = max(1.0, float(np.abs(values).max(initial=0.0)))
-    shown = (d for d in range(MOST_DECIMALS + 1) if np.abs(values - np.round(values, d)).max() < 1e-12 * scale)
-    return next((10.0**-d for d in shown), 0.0)
 
 
 def _beyond_rounding(series: Series, recipe: Recipe, fit: Fit) -> NDArray[np.bool_]:

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from oodles.copies import ROUNDING, copied_runs, copies_caveat
 from oodles.errors import ConfigError, DataError, nearest
 from oodles.longtable import as_names
 from oodles.residuals import Ints
@@ -22,7 +23,6 @@ from oodles.splines import Array
 
 BY = ("model", "train_set")
 NO_NAME = "(none)"
-ROUNDING = 9  # decimals to which scores must agree to be one and the same
 NEARLY = 0.002  # scores of the same model on another device, in half precision
 
 
@@ -175,7 +175,9 @@ def group_series(table: pd.DataFrame, *, by: Sequence[str], unit: str, metric: s
         raise ConfigError(f"metric '{metric}' is not in the table; {nearest(metric, map(str, known))}")
     rows = table[(table["metric"] == metric) & (table["role"] != "other")]
     for names, group in grouped(rows, by):
-        yield _make_series(group, names, unit)
+        copies = copied_runs(group)
+        series = _make_series(group[~group["run"].isin(copies)], names, unit)
+        yield replace(series, caveats=(*series.caveats, copies_caveat(copies))) if copies else series
 
 
 def grouped(table: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
