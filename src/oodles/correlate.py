@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from oodles import cautions
-from oodles.errors import ConfigError, DataError, nearest
+from oodles.errors import ConfigError, DataError, listed, nearest
 from oodles.estimates import FEWEST, Recipe, usable_points
 from oodles.longtable import check_table
 from oodles.outcomes import Examples, Records
@@ -35,12 +35,13 @@ from oodles.rows import (
     pair_rows,
     shares_examples,
 )
-from oodles.series import BY, Series, group_series, nearly_shared, settle_by, shared_points
+from oodles.series import BY, Series, group_series, nearly_shared, settle_by, shared_points, shared_runs
 from oodles.splines import SMOOTHING
 
 CORRELATIONS = ("pearson", "spearman")
 POOLED = ("pooled", "run")
 SHARED_START = ("drop", "keep")
+SEVERAL = 4  # different starts of which each is counted
 FOR = {  # which interval belongs to which way of pooling; the first is its default
     "pooled": ("jackknife", "bootstrap", "bootstrap-percentile", "naive"),
     "run": ("jackknife", "bootstrap", "bootstrap-percentile", "naive"),
@@ -257,9 +258,9 @@ def _slice_caveat(shared: Mapping[str, set[str]], asked_for: bool) -> list[str]:
     pairs = sorted((max(a, b), min(a, b)) for a, others in shared.items() for b in others if a < b and b in shared)
     if not pairs or asked_for:
         return []
-    listed = ", ".join(f"{child} with {parent}" for child, parent in pairs[:4])
+    told = ", ".join(f"{child} with {parent}" for child, parent in pairs[:4])
     more = f" and {len(pairs) - 4} more pairs" if len(pairs) > 4 else ""
-    return [f"not correlated because they share examples: {listed}{more}"]
+    return [f"not correlated because they share examples: {told}{more}"]
 
 
 def _add_group(
@@ -302,17 +303,19 @@ def _own_points(series: Series, drop: bool) -> Series:
     shared = shared_points(series)
     near = nearly_shared(series, shared)
     if near:
-        said = f"step 0 of {near} runs is nearly that of another run: if the model is the same, leave these points out"
+        which = "1 run" if near == 1 else f"{near} runs"
+        said = f"step 0 of {which} is nearly that of another run: if the model is the same, leave these points out"
         series = replace(series, caveats=(*series.caveats, said))
     if not shared.any():
         return series
     steps = sorted({f"{step:g}" for step in series.steps[shared].astype(float)}, key=float)
-    runs = len(np.unique(series.runs[shared]))
-    what = f"step {', '.join(steps[:3])}{' ...' if len(steps) > 3 else ''} is the same in {runs} runs"
+    runs = shared_runs(series, shared)
+    counts = f"{sum(runs)} runs ({len(runs)} starts)" if len(runs) > SEVERAL else f"{listed(runs)} runs"
+    what = f"step {', '.join(steps[:3])}{' ...' if len(steps) > 3 else ''} is the same in {counts}"
     if drop:
         said = f"{what}: {int(shared.sum())} of {len(shared)} points left out, being no observation of one run"
         return replace(series.at(~shared), caveats=(*series.caveats, said))
-    said = f"{what} and counted in each of them: interval and test take it as {runs} observations"
+    said = f"{what} and counted in each of them: interval and test take it as {sum(runs)} observations"
     return replace(series, caveats=(*series.caveats, said))
 
 

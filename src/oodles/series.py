@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from oodles.copies import ROUNDING, copied_runs, copies_caveat
 from oodles.errors import ConfigError, DataError, nearest
-from oodles.longtable import as_names
+from oodles.longtable import GUESSABLE, as_names
 from oodles.residuals import Ints
 from oodles.splines import Array
 
 BY = ("model", "train_set")
 NO_NAME = "(none)"
-NEARLY = 0.002  # scores of the same model on another device, in half precision
+NEARLY = 0.002  # of the metric's scale: scores of the same model on another device, in half precision
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -42,6 +42,7 @@ class Series:
     scores: Array  # points x OOD sets, nan where not scored
     covariate_sizes: Array  # examples behind each covariate, nan where not known
     sizes: Array  # examples behind each score
+    scale: float = 1.0  # the largest score there is: 1, or 100 of percentages; nan where scores have no bounds
     caveats: tuple[str, ...] = ()
 
     @property
@@ -106,19 +107,35 @@ def shared_points(series: Series) -> NDArray[np.bool_]:
     return np.asarray(found & ~np.isin(series.runs, copies), dtype=bool)
 
 
+def shared_runs(series: Series, shared: NDArray[np.bool_]) -> list[int]:
+    """How many runs begin with each shared start, the largest number first."""
+    first = np.unique(series.runs, return_index=True)[1]
+    values = np.column_stack([series.steps.astype(float), series.covariates, series.scores]).round(ROUNDING)
+    starts: list[list[int]] = []
+    for point in first[shared[first]]:
+        alike = (one for one in starts if not (np.abs(values[one[0]] - values[point]) > 0).any())
+        held = next(alike, None)
+        starts.append([point]) if held is None else held.append(point)
+    return sorted(map(len, starts), reverse=True)
+
+
 def nearly_shared(series: Series, shared: NDArray[np.bool_]) -> int:
     """Runs whose scores before training are within `NEARLY` of another run's, all of them, and not the same.
 
-    The untrained model that is scored anew for every run, on another device or in half precision, differs by a few
-    examples. Whether it is the same model the scores cannot tell, so such points are counted and not left out.
+    `NEARLY` is a share of the metric's scale, or of each set's range where the metric has no bounds. The untrained
+    model that is scored anew for every run, on another device or in half precision, differs by a few examples. Whether
+    it is the same model the scores cannot tell, so such points are counted and not left out.
     """
     first = np.unique(series.runs, return_index=True)[1]
     first = first[(series.steps[first] == 0) & (np.bincount(series.runs) > 1)]
-    values = np.column_stack([series.covariates, series.scores])[first]
-    found = 0
+    values = np.column_stack([series.covariates, series.scores])
+    known = ~np.isnan(values).all(axis=0)
+    reach = np.nanmax(values[:, known], axis=0) - np.nanmin(values[:, known], axis=0)
+    reach = NEARLY * (series.scale if np.isfinite(series.scale) else reach)
+    values, found = values[first][:, known], 0
     for place in np.flatnonzero(~shared[first]):
         apart = np.abs(values - values[place])
-        alike = ~(apart > NEARLY).any(axis=1) & np.isfinite(apart[:, series.covariates.shape[1] :]).any(axis=1)
+        alike = ~(apart > reach).any(axis=1) & np.isfinite(apart[:, series.covariates.shape[1] :]).any(axis=1)
         found += alike.sum() > 1
     return int(found)
 
@@ -174,10 +191,26 @@ def group_series(table: pd.DataFrame, *, by: Sequence[str], unit: str, metric: s
     if metric not in known:
         raise ConfigError(f"metric '{metric}' is not in the table; {nearest(metric, map(str, known))}")
     rows = table[(table["metric"] == metric) & (table["role"] != "other")]
+    scale = _scale(rows["value"].to_numpy(float), metric)
     for names, group in grouped(rows, by):
         copies = copied_runs(group)
         series = _make_series(group[~group["run"].isin(copies)], names, unit)
-        yield replace(series, caveats=(*series.caveats, copies_caveat(copies))) if copies else series
+        yield replace(series, scale=scale, caveats=(*series.caveats, *([copies_caveat(copies)] if copies else [])))
+
+
+def _scale(values: Array, metric: str) -> float:
+    """The largest score there is, as far as the scores show it.
+
+    >>> _scale(np.array([0.5, 0.7]), "f1"), _scale(np.array([50.0, 70.0]), "accuracy"), _scale(np.array([5.0]), "loss")
+    (1.0, 100.0, nan)
+    >>> _scale(np.array([0.5, 0.7, 7.0]), "accuracy")  # a slip, and no percentages
+    nan
+    """
+    low, high = values.min(initial=0.0), values.max(initial=0.0)
+    if low >= 0 and high <= 1:
+        return 1.0
+    percent = metric in GUESSABLE and low >= 0 and high <= 100 and np.median(values) > 1
+    return 100.0 if percent else float("nan")
 
 
 def grouped(table: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
