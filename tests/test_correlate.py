@@ -188,6 +188,27 @@ def test_records_give_a_corrected_correlation_and_their_absence_a_range():
     assert set(unknown.table["corrected_by"]) == {"none"}
 
 
+@pytest.mark.parametrize("kind", [int, float, str, lambda run: f"{float(run)}"])
+def test_runs_with_numbers_for_names_match_their_records_or_are_refused(kind):
+    draw = np.random.default_rng(2)
+    table = simulated(n=100, runs=3)
+    table["run"] = table["run"].str[-1]
+    frames = []
+    for row in table[table["test_set"] != "mnli"].itertuples():
+        correct = (draw.random(100) < row.value).astype(int)
+        table.loc[row.Index, "value"] = correct.mean()
+        frames.append(
+            table.loc[[row.Index] * 100, ["run", "step", "test_set"]].assign(example=range(100), correct=correct)
+        )
+    records = pd.concat(frames)
+    records["run"] = records["run"].map(int).map(kind)
+    if records["run"].iloc[0] == "0.0":
+        with pytest.raises(OodlesError, match=r"records: their runs \(0.0, 1.0, 2.0\) are not the table's \(0, 1, 2\)"):
+            partial_correlations(table, records)
+        return
+    assert set(partial_correlations(table, records).table["corrected_by"]) == {"records"}
+
+
 def test_a_corrected_correlation_at_its_bound_gives_the_reliabilities():
     draw = np.random.default_rng(3)
     table = simulated(n=500, rho=1.0, level=0.0)
@@ -355,7 +376,10 @@ def test_small_in_domain_sets_are_said():
         ({"unit": "sed"}, "did you mean 'seed'"),
         ({"in_domain": "mlni"}, "did you mean 'mnli'"),
         ({"shared_start": "kep"}, "shared_start 'kep' is not known; did you mean 'keep'"),
-        ({"chance": 5}, "chance is 5; expected the score of guessing, between 0 and 1"),
+        ({"chance": 5}, "chance is 5; expected the score of guessing, from 0 to below 1"),
+        ({"chance": 1}, "chance is 1; expected the score of guessing, from 0 to below 1"),
+        ({"by": ("nope",)}, "--by nope: no such column; known: model, run, seed, train_set"),
+        ({"unit": "nope"}, "--unit nope: no such column; known: model, run, seed, train_set"),
     ],
 )
 def test_bad_options_are_one_line(options, message):

@@ -34,6 +34,7 @@ from oodles.outcomes import Examples
 from oodles.outputs import check_target, write_aside
 from oodles.resample import DESCRIPTIVE
 from oodles.shapes import load_json, misfit
+from oodles.tables import p_value
 from oodles.verdict import Verdict, verdicts
 
 SCHEMA = 1
@@ -324,7 +325,7 @@ def _pair_table(rows: pd.DataFrame) -> Table:
 
 def _pair_cells(row: Mapping[Any, Any], common: set[str], *, raw: bool) -> list[str]:
     own = len(set(row["caveats"]) - common)
-    p_val = "" if not np.isfinite(row["p_holm"]) else f"{row['p_holm']:.3f}"
+    p_val = p_value(row["p_holm"]) if np.isfinite(row["p_holm"]) else ""
     corrected = _number(row["r_corrected"])
     if row["corrected_by"] == "range":
         corrected = f"{_number(row['r_corrected_low'])}..{_number(row['r_corrected_high'])}"

@@ -19,7 +19,7 @@ import pandas as pd
 from oodles import cautions
 from oodles.errors import ConfigError, DataError, listed, nearest
 from oodles.estimates import FEWEST, Recipe, usable_points
-from oodles.longtable import check_table
+from oodles.longtable import check_table, name_of
 from oodles.outcomes import Examples, Records
 from oodles.resample import INTERVALS
 from oodles.residuals import METHODS, WITHIN, Smoothing
@@ -35,7 +35,7 @@ from oodles.rows import (
     pair_rows,
     shares_examples,
 )
-from oodles.series import BY, Series, group_series, nearly_shared, settle_by, shared_points, shared_runs
+from oodles.series import BY, Series, group_series, nearly_shared, same_sets, settle_by, shared_points, shared_runs
 from oodles.splines import SMOOTHING
 
 CORRELATIONS = ("pearson", "spearman")
@@ -171,7 +171,7 @@ def partial_correlations(
         )
         for way, kind in ways.items()
     ]
-    items = Records.read(records) if isinstance(records, pd.DataFrame) else records
+    items = Records.read(records).about(checked["run"]) if isinstance(records, pd.DataFrame) else records
     beware = cautions.Cautions.read(checked, metric=metric, chance=chance)
     rows, caveats = _Rows(), [*said, *by_said, *beware.caveats]
     for series in group_series(checked, by=by, unit=unit, metric=metric):
@@ -198,6 +198,11 @@ def partial_correlations(
         "shared_examples": shared_examples,
         "records": items is not None,
     }
+    if not rows.pairs:
+        raise DataError(
+            f"{name_of(table)}: no pair of OOD test sets can be correlated; "
+            + "; ".join(list(dict.fromkeys(caveats))[-3:])
+        )
     return _as_result(rows, by, settings, tuple(dict.fromkeys(caveats)))
 
 
@@ -236,8 +241,8 @@ def _check_choices(method: str, correlation: str, level: float, smoothing: Smoot
 def _check_start(shared_start: str, chance: float | None) -> None:
     if shared_start not in SHARED_START:
         raise ConfigError(f"shared_start '{shared_start}' is not known; {nearest(shared_start, SHARED_START)}")
-    if chance is not None and not 0 <= chance <= 1:
-        raise ConfigError(f"chance is {chance:g}; expected the score of guessing, between 0 and 1")
+    if chance is not None and not 0 <= chance < 1:
+        raise ConfigError(f"chance is {chance:g}; expected the score of guessing, from 0 to below 1")
 
 
 def _check_range(table: pd.DataFrame, metric: str, method: str) -> None:
@@ -279,6 +284,9 @@ def _add_group(
     where = ", ".join(series.group.values()) or "the table"
     if len(series.test_sets) < 2:
         return [f"{where}: {len(series.test_sets)} OOD test set; a correlation needs two"]
+    said += [
+        f"{where}: {listed(names)} have the same scores: one test set by two names?" for names in same_sets(series)
+    ]
     found: dict[str, list[dict[str, Any]]] = {}
     for recipe in recipes:
         usable = usable_points(series, recipe.within)
@@ -382,8 +390,6 @@ def _scored(used: Series, points: Any, sets: Sequence[int], within: str) -> Seri
 def _as_result(
     rows: _Rows, by: Sequence[str], settings: Mapping[str, object], caveats: tuple[str, ...]
 ) -> PartialCorrelations:
-    if not rows.pairs:
-        raise DataError("table: no pair of OOD test sets can be correlated; " + "; ".join(caveats[-3:]))
     pairs = pd.DataFrame(rows.pairs)
     return PartialCorrelations(
         table=pairs[[*by, *PAIR_COLUMNS]],

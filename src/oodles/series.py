@@ -22,6 +22,8 @@ from oodles.residuals import Ints
 from oodles.splines import Array
 
 BY = ("model", "train_set")
+OF_POINTS = ("step", "test_set", "value", "metric", "role", "n")  # columns that differ within a run
+OF_SETS = ("chance", "slice_of", "slice", "template")  # columns about test sets
 NO_NAME = "(none)"
 NEARLY = 0.002  # of the metric's scale: scores of the same model on another device, in half precision
 
@@ -119,6 +121,15 @@ def shared_runs(series: Series, shared: NDArray[np.bool_]) -> list[int]:
     return sorted(map(len, starts), reverse=True)
 
 
+def same_sets(series: Series) -> list[list[str]]:
+    """OOD sets that have the same scores at all points, and not the same score everywhere."""
+    same: dict[bytes, list[str]] = {}
+    for name, scores in zip(series.test_sets, series.scores.T.round(ROUNDING) + 0.0, strict=True):
+        if np.unique(scores[~np.isnan(scores)]).size > 1:
+            same.setdefault(scores.tobytes(), []).append(name)
+    return [names for names in same.values() if len(names) > 1]
+
+
 def nearly_shared(series: Series, shared: NDArray[np.bool_]) -> int:
     """Runs whose scores before training are within `NEARLY` of another run's, all of them, and not the same.
 
@@ -163,14 +174,19 @@ def settle_by(table: pd.DataFrame, by: Sequence[str]) -> tuple[tuple[str, ...], 
     by = (by,) if isinstance(by, str) else tuple(by)
     for column in by:
         if column not in table.columns:
-            raise ConfigError(f"--by {column}: no such column; {nearest(column, map(str, table.columns))}")
-        if column in ("step", "test_set", "value", "metric", "role", "n"):
+            raise ConfigError(f"--by {column}: no such column; {nearest(column, _of_runs(table))}")
+        if column in OF_POINTS:
             raise ConfigError(f"--by {column}: groups are made of whole runs; use a column such as model or train_set")
     absent = [column for column in by if column in BY and table[column].isna().all()]
     if absent and by == BY:
         kept = tuple(c for c in by if c not in absent)
         return kept, (f"no {' and no '.join(absent)} in the table: grouped by {', '.join(kept) or 'nothing'}",)
     return by, ()
+
+
+def _of_runs(table: pd.DataFrame) -> list[str]:
+    """Columns of a checked table that say something of its runs."""
+    return [str(c) for c in table.columns if c not in (*OF_POINTS, *OF_SETS) and table[c].notna().any()]
 
 
 def group_series(table: pd.DataFrame, *, by: Sequence[str], unit: str, metric: str) -> Iterator[Series]:
@@ -286,7 +302,7 @@ def _units(rows: pd.DataFrame, unit: str, run_names: NDArray[np.str_], where: st
 def units_of_runs(rows: pd.DataFrame, unit: str, where: str) -> dict[str, str]:
     """The independent unit of every run."""
     if unit not in rows.columns:
-        raise ConfigError(f"--unit {unit}: no such column; {nearest(unit, map(str, rows.columns))}")
+        raise ConfigError(f"--unit {unit}: no such column; {nearest(unit, _of_runs(rows))}")
     if unit == "run":
         return {str(run): str(run) for run in rows["run"].unique()}
     pairs = rows[["run", unit]].drop_duplicates()
