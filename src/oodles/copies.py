@@ -29,9 +29,9 @@ def copied_runs(rows: pd.DataFrame) -> dict[str, str]:
 
     A copy agrees with the other run from its first step to its last on all test sets, after rounding; the other may go
     on. Of equal runs the first by name is the original. Coarse scores agree by chance, so a run is a copy only where
-    such a coincidence is expected less than once in a thousand tables: each different value of a set counts once, with
-    the chance that two runs share it; the first of several points, which runs may share, does not count. Runs that
-    collapsed to one answer right away cannot be told from copies, and count once as well.
+    such a coincidence is expected less than once in a thousand tables, were scores independent: each different value
+    of a set counts once, with the chance that two runs share it; the first of several points, which runs may share,
+    does not count. Runs that collapsed to one answer right away cannot be told from copies, and count once as well.
 
     Parameters
     ----------

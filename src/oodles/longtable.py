@@ -408,9 +408,10 @@ def _refuse_chance(table: pd.DataFrame, where: str) -> None:
     """Chance is one number per test set, below 1 in-domain; samples of a set that differ over runs may differ in it."""
     if "chance" not in table.columns or not table["chance"].notna().any():
         return
-    for keys, most in (["run", "test_set", "metric"], 1e-9), (["test_set", "metric"], SAMPLED):
-        told = table.groupby(keys, sort=False)["chance"]
-        apart = told.max() - told.min() > most
+    for keys in ["run", "test_set", "metric"], ["test_set", "metric"]:
+        groups = table.groupby(keys, sort=False)
+        told, sampled = groups["chance"], (8 / groups["n"].min()) ** 0.5  # four standard errors of a difference
+        apart = told.max() - told.min() > (1e-9 if "run" in keys else np.fmax(SAMPLED, sampled))
         if apart.any():
             name = apart.index[int(np.argmax(apart.to_numpy()))]
             low, high = told.min()[name], told.max()[name]
