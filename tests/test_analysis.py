@@ -120,6 +120,21 @@ def test_raw_correlations_are_shown_where_in_domain_scores_hardly_differ(tmp_pat
     assert "In-domain performance hardly differs here" in (tmp_path / "flat.html").read_text()
 
 
+def test_the_terminal_names_identical_test_sets_and_never_shows_a_p_of_0():
+    table = simulated(runs=9, rho=0.95, level=0.0)
+    twin = table[table["test_set"] == "hans"].assign(test_set="twin")
+    shown = {}
+    for name, one in (("twin", pd.concat([table, twin])), ("plain", table)):
+        console = Console(file=io.StringIO(), width=200)
+        render_terminal(analyse(one), console)
+        shown[name] = console.file.getvalue()
+    said = "! m, mnli: hans and twin have the same scores: one test set by two names?"
+    assert said in shown["twin"]
+    assert "have the same scores" not in shown["plain"]
+    assert "<0.001" in shown["plain"]
+    assert " 0.000 " not in shown["plain"]
+
+
 def test_changes_have_the_same_unit_as_correlations():
     found = analyse(simulated(runs=6), unit="seed")
     assert set(found.changes["n_units"]) == set(found.result.table["n_units"]) == {3}

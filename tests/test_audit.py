@@ -268,7 +268,16 @@ def test_a_study_can_allow_by_itself(suite: Path, tiny_model: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "message"), [("count-difers", "did you mean 'count-differs'?"), ("data-unreadable", "cannot be allowed")]
+    ("code", "message"),
+    [
+        ("count-difers", "did you mean 'count-differs'?"),
+        ("data-unreadable", "cannot be allowed"),
+        (
+            "zzz",
+            "known: answer-joins, answer-space, count-differs, kept-differs, label-differs, label-names, same-rows, ",
+        ),
+        ("prompt-lon", "--allow prompt-lon: no such code; known: answer-joins"),
+    ],
 )
 def test_only_known_codes_are_allowed(suite: Path, tiny_model: Path, code: str, message: str) -> None:
     done = oodles("run", suite.parent / "study.toml", "--allow", code, cwd=suite.parent)

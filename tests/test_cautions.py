@@ -44,6 +44,14 @@ def test_unknown_chance_is_said_and_nothing_is_measured_against_it():
     assert Cautions.read(table, metric="accuracy", chance=0.1).of_group(series) == ()
 
 
+def test_values_outside_0_to_1_are_counted():
+    table, _ = check_table(simulated(runs=2).assign(chance=0.5))
+    for count, said in ((1, "1 value of accuracy is outside 0..1"), (3, "3 values of accuracy are outside 0..1")):
+        odd = table.assign(value=table["value"] + 2.0 * (table.index < count))
+        (caveat,) = Cautions.read(odd, metric="accuracy", chance=None).caveats
+        assert caveat.startswith(said)
+
+
 def test_slices_of_the_in_domain_set_are_said():
     table, _ = check_table(simulated(runs=2).replace({"hans": "mnli/fiction"}))
     (series,) = group_series(table, by=("model",), unit="run", metric="accuracy")

@@ -188,6 +188,48 @@ def test_records_give_a_corrected_correlation_and_their_absence_a_range():
     assert set(unknown.table["corrected_by"]) == {"none"}
 
 
+@pytest.mark.parametrize("kind", [int, float, str, lambda run: f"{float(run)}"])
+def test_runs_with_numbers_for_names_match_their_records_or_are_refused(kind):
+    draw = np.random.default_rng(2)
+    table = simulated(n=100, runs=3)
+    table["run"] = table["run"].str[-1]
+    frames = []
+    for row in table[table["test_set"] != "mnli"].itertuples():
+        correct = (draw.random(100) < row.value).astype(int)
+        table.loc[row.Index, "value"] = correct.mean()
+        frames.append(
+            table.loc[[row.Index] * 100, ["run", "step", "test_set"]].assign(example=range(100), correct=correct)
+        )
+    records = pd.concat(frames)
+    records["run"] = records["run"].map(int).map(kind)
+    if records["run"].iloc[0] == "0.0":
+        with pytest.raises(OodlesError, match=r"records: their runs \(0.0, 1.0, 2.0\) are not the table's \(0, 1, 2\)"):
+            partial_correlations(table, records)
+        return
+    assert set(partial_correlations(table, records).table["corrected_by"]) == {"records"}
+
+
+def test_a_corrected_correlation_at_its_bound_gives_the_reliabilities():
+    draw = np.random.default_rng(3)
+    table = simulated(n=500, rho=1.0, level=0.0)
+    frames = []
+    for row in table[table["test_set"] != "mnli"].itertuples():
+        correct = (draw.random(500) < row.value).astype(int)
+        table.loc[row.Index, "value"] = correct.mean()
+        frames.append(
+            table.loc[[row.Index] * 500, ["run", "step", "test_set"]].assign(example=range(500), correct=correct)
+        )
+    found = partial_correlations(table, pd.concat(frames), within="run")
+    pinned = found.table[found.table["r_corrected"] > 0.999]
+    reliability = found.fits.set_index("test_set")["reliability"]
+    assert len(pinned)
+    for row in pinned.itertuples():
+        low, high = sorted([reliability[row.a], reliability[row.b]])
+        assert low > 0.4
+        told = f"without the noise (reliabilities {low:.2f} and {high:.2f}) it would be 1 or more"
+        assert f"the corrected correlation reached its bound: {told}" in row.caveats
+
+
 def test_several_in_domain_sets_are_all_regressed_out():
     sets = ("mnli", "snli", "hans", "paws")
     draw = np.random.default_rng(3)
@@ -334,7 +376,10 @@ def test_small_in_domain_sets_are_said():
         ({"unit": "sed"}, "did you mean 'seed'"),
         ({"in_domain": "mlni"}, "did you mean 'mnli'"),
         ({"shared_start": "kep"}, "shared_start 'kep' is not known; did you mean 'keep'"),
-        ({"chance": 5}, "chance is 5; expected the score of guessing, between 0 and 1"),
+        ({"chance": 5}, "chance is 5; expected the score of guessing, from 0 to below 1"),
+        ({"chance": 1}, "chance is 1; expected the score of guessing, from 0 to below 1"),
+        ({"by": ("nope",)}, "--by nope: no such column; known: model, run, seed, train_set"),
+        ({"unit": "nope"}, "--unit nope: no such column; known: model, run, seed, train_set"),
     ],
 )
 def test_bad_options_are_one_line(options, message):
@@ -515,7 +560,7 @@ def test_each_model_of_a_pooled_group_may_have_its_own_step_0():
     other["run"], other["value"] = other["run"] + "_b", other["value"].where(other["step"] != 0, other["value"] - 0.1)
     result = partial_correlations(pd.concat([one, other]), by=("train_set",))
     assert (result.table["n_steps"] == 90).all()
-    assert any("step 0 is the same in 10 runs: 10 of 100 points" in text for text in said(result))
+    assert any("step 0 is the same in 5 and 5 runs: 10 of 100 points" in text for text in said(result))
 
 
 def test_published_runs_of_clip_do_not_correlate_by_their_common_step_0():
@@ -595,3 +640,91 @@ def test_in_domain_scores_that_hardly_differ_are_said_with_the_raw_correlation(o
 
 def test_in_domain_scores_that_differ_are_not_said_to_hardly_differ():
     assert not any("hardly differ" in text for text in said(partial_correlations(simulated())))
+    loss = simulated().assign(metric="loss", value=lambda t: 5 - 2 * t["value"])
+    assert not any("hardly differ" in text for text in said(partial_correlations(loss, metric="loss")))
+    slip = simulated()
+    slip.loc[3, "value"] = 7.0  # no percentages, but a slip
+    assert not any("hardly differ" in text for text in said(partial_correlations(slip)))
+
+
+@pytest.mark.parametrize(("metric", "scale", "shift"), [("accuracy", 1, 0), ("accuracy", 100, 0), ("loss", 30, 4)])
+@pytest.mark.parametrize("outlier", [0.8, 0.5, 0.95])
+@pytest.mark.parametrize("jitter", [0.0, 1e-4])
+def test_the_scale_of_the_metric_or_one_odd_point_does_not_hide_that_in_domain_scores_hardly_differ(
+    metric, scale, shift, outlier, jitter
+):
+    table = simulated(runs=9, rho=0.9).drop(columns="n").assign(metric=metric)
+    inside = np.flatnonzero(table["test_set"] == "mnli")
+    values = table["value"].to_numpy(copy=True)
+    values[inside] = 0.8 + jitter * np.random.default_rng(0).normal(size=len(inside))
+    values[inside[17]] = outlier
+    result = partial_correlations(table.assign(value=scale * values + shift), metric=metric)
+    check_promises(result)
+    assert all(any(text.startswith("in-domain scores hardly differ") for text in c) for c in result.table["caveats"])
+    assert any("but for 1 of 90 points" in text for text in said(result)) == (outlier != 0.8)
+    (verdict,) = verdicts(result)
+    assert "In-domain performance hardly differs here and explains next to nothing" in verdict.sentence
+
+
+@pytest.mark.parametrize(("scale", "metric"), [(100, "accuracy"), (40, "loss")])
+def test_a_nearly_shared_step_0_is_said_on_every_scale(scale, metric):
+    table = from_one_model().assign(metric=metric)
+    odd = (table["step"] == 0) & (table["run"] == "m_mnli_1") & (table["test_set"] == "hans")
+    table["value"] = scale * (table["value"] + np.where(odd, 0.0004, 0.0))
+    result = partial_correlations(table, metric=metric)
+    assert any(text.startswith("step 0 of 1 run is nearly that of another run") for text in said(result))
+    assert any("step 0 is the same in 8 runs" in text for text in said(result))
+
+
+def test_sets_that_never_move_in_the_same_run_are_not_tested_within_runs():
+    table = simulated(runs=8, sets=("mnli", "hans", "paws"), rho=0.0, level=0.0)
+    even = table["run"].str[-1].astype(int) % 2 == 0
+    still = ((table["test_set"] == "hans") & even) | ((table["test_set"] == "paws") & ~even)
+    for blip in (0.0, 1e-4):
+        blips = np.where(still & (table["step"] == 4), blip, 0.0)
+        result = partial_correlations(
+            table.assign(value=table["value"].mask(still, 0.7) + blips), within=("pooled", "run")
+        )
+        check_promises(result)
+        inside = result.table.set_index("within").loc["run"]
+        assert abs(inside["r"]) > 0.2  # what the common curve puts into runs that do not move
+        assert inside[["low", "high", "p_val"]].isna().all()
+        assert "no interval: hans and paws hardly ever move in the same run" in inside["caveats"]
+    assert not any("hardly ever move" in text for text in said(partial_correlations(simulated())))
+
+
+@pytest.mark.parametrize("interval", ["jackknife", "bootstrap"])
+def test_a_blip_in_another_run_does_not_hide_that_a_set_rests_on_one(interval):
+    table = simulated(runs=6, level=0.0)
+    still = (table["test_set"] == "hans") & (table["run"] != "m_mnli_2")
+    blip = still & (table["run"] == "m_mnli_4") & (table["step"] == 5)
+    table["value"] = table["value"].mask(still, 0.7) + np.where(blip, 1e-4, 0.0)
+    result = partial_correlations(table, interval=interval)
+    check_promises(result)
+    rows = result.table[(result.table["a"] == "hans") & (result.table["within"] == "pooled")]
+    assert rows[["low", "high", "p_val"]].isna().all(axis=None)
+    assert all("no interval: hans rests on m_mnli_2 alone" in caveats for caveats in rows["caveats"])
+
+
+def test_no_run_with_a_correlation_of_its_own_is_said_in_words():
+    table = simulated(runs=3, sets=("mnli", "hans", "paws"))
+    table["value"] = table["value"].mask(table["test_set"] == "hans", 0.7)
+    texts = said(partial_correlations(table, within="separate"))
+    assert "no run has a correlation of its own: no interval, no test" in texts
+    assert not any(text.startswith("0 runs") for text in texts)
+
+
+def test_rows_without_a_correlation_have_no_caveats_about_it():
+    draw = np.random.default_rng(7)
+    table = simulated(rho=0.0, n=5000)
+    inside = table["test_set"] == "mnli"
+    table.loc[inside, "value"] = draw.binomial(100, table.loc[inside, "value"]) / 100
+    table.loc[inside, "n"] = 100
+    table["value"] = table["value"].mask(table["test_set"] == "hans", 0.7)
+    shares = table.assign(metric="share:yes", value=table["step"] / 20 + 0.1)
+    result = partial_correlations(pd.concat([table.assign(metric="accuracy"), shares]))
+    empty = result.table["r"].isna()
+    assert empty.any()
+    texts = [text for caveats in result.table.loc[empty, "caveats"] for text in caveats]
+    assert not any("biased" in text or "both residuals move" in text for text in texts)
+    assert any("biased" in text for caveats in result.table.loc[~empty, "caveats"] for text in caveats)

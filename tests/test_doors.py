@@ -96,6 +96,9 @@ def test_usage_is_one_line_and_help_is_help() -> None:
     one_line(oodles("nope"), "oodles: No such command 'nope'; see oodles --help")
     one_line(oodles("run"), "oodles run: Missing argument")
     one_line(oodles("run", "x", "--workers", "0"), "--workers")
+    one_line(
+        oodles("analyse", "x", "--by"), "oodles analyse: Option '--by' requires an argument; see oodles analyse --help"
+    )
     assert "Start with: oodles demo" in oodles().stdout
 
 

@@ -9,12 +9,12 @@ import pytest
 from scipy import stats
 
 from oodles.stats import resample
+from oodles.stats.copies import resolution
 from oodles.stats.estimates import (
     Recipe,
     as_correlations,
     estimate,
     near_zero,
-    resolution,
     usable_points,
     weighted_ranks,
 )

@@ -32,6 +32,12 @@ def small(**changes):
     return table.assign(**changes)
 
 
+def varying(chance=(0.5, 0.33), run="r1"):
+    """An in-domain set and its chance at two steps."""
+    table = pd.DataFrame({"run": run, "step": [0, 1], "test_set": "mnli", "value": [0.5, 0.6], "role": "in_domain"})
+    return table.assign(chance=list(chance))
+
+
 def test_defaults_are_filled_and_the_input_is_left_alone():
     given = small()
     table, caveats = check_table(given)
@@ -136,6 +142,10 @@ def test_roles_may_be_named_inferred_or_replaced():
         (small(step=[0, np.inf, 0, 0]), None, DataError, "a step is infinite"),
         (small(n=[10, 10, 0, 10]), None, DataError, "table row 3: n is 0"),
         (small(chance=-0.5), None, DataError, "table rows 1, 2, 3, 4: chance is -0.5"),
+        (small(n=[10, 10, 10.5, 10]), None, DataError, "table row 3: n is 10.5; expected how many examples"),
+        (small(chance=1.0), None, DataError, "chance of the in-domain set 'mnli' is 1; expected the score of guessing"),
+        (varying(), None, DataError, "chance of test set 'mnli' is 0.33 in one row and 0.5 in another"),
+        (varying(run=["r1", "r2"]), None, DataError, "chance of test set 'mnli' is 0.33 in one row and 0.5 in another"),
     ],
 )
 def test_bad_tables_are_one_line(table, in_domain, error, said):
@@ -143,6 +153,32 @@ def test_bad_tables_are_one_line(table, in_domain, error, said):
         check_table(table, in_domain=in_domain)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_chance_may_differ_a_little_over_samples_and_be_1_on_a_slice_of_one_label():
+    check_table(varying(chance=[0.5, 0.52], run=["r1", "r2"]))
+    check_table(small(chance=small()["role"].map({"in_domain": 0.5, "ood": 1.0})))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"role": "ood"}, "no test set is in-domain"),
+        ({"role": "odd"}, "role 'odd' is not known"),
+        ({"value": np.nan}, "no row has a finite value"),
+        ({"step": [0, 0, 1, 1], "run": "r1", "test_set": "a", "role": ["ood", "in_domain"] * 2}, "rows 1, 2: run 'r1'"),
+        ({"chance": 1.0}, "chance of the in-domain set"),
+    ],
+)
+def test_messages_name_the_file_and_results_do_not(tmp_path, change, said):
+    path = tmp_path / "scores.csv"
+    small(**change).to_csv(path, index=False)
+    with pytest.raises(DataError) as caught:
+        check_table(read_table(path))
+    assert str(caught.value).startswith(str(path))
+    assert said in str(caught.value)
+    small().to_csv(path, index=False)
+    assert check_table(read_table(path))[0].attrs == {}
 
 
 def test_a_set_with_two_roles_in_a_run_is_refused():

@@ -196,6 +196,18 @@ def test_bad_records_are_one_line():
         Records.read(frame)
 
 
+@pytest.mark.parametrize("outcome", [0, 1])
+def test_an_example_that_is_given_twice_is_refused(outcome):
+    frame = pd.DataFrame({"run": "a", "step": 0, "test_set": "x", "example": [1, 2, 3], "correct": 1})
+    twin = frame.iloc[[1]].assign(correct=outcome)
+    said = "records rows 2, 4: run 'a', step 0, test set 'x', example '2' is given twice; keep one of them"
+    with pytest.raises(DataError, match=said):
+        Records.read(pd.concat([frame, twin]))
+    Records.read(pd.concat([frame, twin.assign(step=1), twin.assign(run="b"), twin.assign(test_set="y")]))
+    with pytest.raises(DataError, match="records row 2: example is missing"):
+        Records.read(frame.assign(example=[1, None, 3]))
+
+
 def test_records_may_come_from_an_object():
     series, outcomes = small_series(np.random.default_rng(9))
 

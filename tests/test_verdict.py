@@ -38,6 +38,33 @@ def test_units_are_named_where_runs_are_not():
     assert "6 runs (3 independent)" in verdict.sentence
 
 
+def test_pairs_that_rest_on_different_numbers_of_runs_are_a_range():
+    table = simulated(runs=9)
+    table = table[(table["test_set"] != "rte") | (table["run"] < "m_mnli_6")]
+    (verdict,) = verdicts(partial_correlations(table))
+    assert "with 6 to 9 runs" in verdict.sentence
+    assert verdict.n_runs == 9
+
+
+def test_one_run_pools_nothing():
+    (verdict,) = verdicts(partial_correlations(simulated(runs=1)))
+    assert "with 1 run," in verdict.sentence
+    assert "pools" not in verdict.sentence
+
+
+@pytest.mark.parametrize("runs", [3, 9])
+def test_in_domain_scores_that_hardly_differ_within_runs_alone_are_said_of_these(runs):
+    table = simulated(runs=runs, rho=0.9)
+    inside = table["test_set"] == "mnli"
+    level = 0.5 + 0.04 * table["run"].str[-1].astype(int)
+    (verdict,) = verdicts(partial_correlations(table.assign(value=table["value"].mask(inside, level))))
+    pooled, within = verdict.sentence.split(" That pools all runs; ")
+    assert "held fixed" in pooled
+    assert "hardly differs" not in pooled
+    assert within.startswith("within runs, each run's own level taken out and with nothing to hold fixed,")
+    assert "In-domain performance hardly differs within runs and explains next to nothing" in within
+
+
 def test_nothing_left_is_no_answer():
     table = simulated(runs=3)
     table["value"] = np.where(table["test_set"] == "mnli", table["value"], 0.5)

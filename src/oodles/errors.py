@@ -77,6 +77,16 @@ def some(names: Iterable[object], most: int = 8) -> str:
     return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
 
 
+def listed(things: Iterable[object]) -> str:
+    """All of a few things.
+
+    >>> listed([15, 8, 2]), listed([4])
+    ('15, 8 and 2', '4')
+    """
+    *before, last = map(str, things)
+    return f"{', '.join(before)} and {last}" if before else last
+
+
 def shown(value: object, most: int = LONG) -> str:
     """A value as a message shows it: on one line, as text, not too long."""
     text = plain(str(value), keep="")

@@ -40,7 +40,8 @@ class Audit:
         """The errors that are not allowed; refuses codes that cannot be."""
         for code in allow:
             if code not in CODES:
-                raise ConfigError(f"--allow {code}: no such code; {nearest(code, CODES)}")
+                known = [name for name, about in CODES.items() if about.allowed and about.severity == "error"]
+                raise ConfigError(f"--allow {code}: no such code; {nearest(code, known)}")
             if not CODES[code].allowed:
                 raise ConfigError(f"--allow {code}: cannot be allowed, because {CODES[code].meaning}")
         return tuple(f for f in self.findings if f.severity == "error" and f.code not in allow)

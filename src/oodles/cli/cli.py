@@ -110,8 +110,14 @@ def _show_usage(error: Any) -> None:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(context.get_help(), end="")
         sys.exit(2)
-    command = context.command_path if context is not None else "oodles"
+    command = context.command_path if context is not None else _asked()
     _fail(command, f"{error.format_message().rstrip('.')}; see {command} --help")
+
+
+def _asked() -> str:
+    """The command that was asked for: the parser forgets it where an option lacks its value."""
+    names = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
+    return " ".join(["oodles", *[word for word in sys.argv[1:] if word in names][:1]])
 
 
 def _fail(kind: str, text: str) -> None:

@@ -28,6 +28,7 @@ from oodles.errors import DataError, StoreError, first_line, plain, shown
 from oodles.files import read_frame
 from oodles.outputs import check_target, write_aside
 from oodles.shapes import load_json, misfit
+from oodles.show.tables import p_value
 from oodles.stats.cautions import hardly_differ
 from oodles.stats.changes import changes
 from oodles.stats.correlate import PartialCorrelations, partial_correlations
@@ -324,7 +325,7 @@ def _pair_table(rows: pd.DataFrame) -> Table:
 
 def _pair_cells(row: Mapping[Any, Any], common: set[str], *, raw: bool) -> list[str]:
     own = len(set(row["caveats"]) - common)
-    p_val = "" if not np.isfinite(row["p_holm"]) else f"{row['p_holm']:.3f}"
+    p_val = p_value(row["p_holm"]) if np.isfinite(row["p_holm"]) else ""
     corrected = _number(row["r_corrected"])
     if row["corrected_by"] == "range":
         corrected = f"{_number(row['r_corrected_low'])}..{_number(row['r_corrected_high'])}"

@@ -11,16 +11,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from oodles.stats.estimates import Estimate
 from oodles.stats.longtable import GUESSABLE, chance_level
-from oodles.stats.residuals import centre, fit_design
+from oodles.stats.residuals import Ints, centre, fit_design
 from oodles.stats.series import Series
 from oodles.stats.splines import Array
 
 DRIFTING = 0.5  # correlation of a residual with the share of an answer, in both sets, that is worth saying
 HARDLY = "in-domain scores hardly differ"
 UNKNOWN_SIZE = 2500.0  # examples of a test set that does not tell
+LITTLE = 0.02  # of the OOD sets' spread: an in-domain spread of a metric without bounds that is next to none
+ENOUGH = 10  # points of which one may be set aside as an outlier
 CONSTANT = 0.95  # share of one answer above which answers are nearly constant
 SEPARATORS = ("/", ":", "[")
 
@@ -75,7 +78,9 @@ class Cautions:
         levels, said = _chance_levels(table, rows, chance)
         outside = (rows["value"] < 0) | (rows["value"] > 1)
         if metric in GUESSABLE and outside.any():
-            said = (*said, f"{int(outside.sum())} values of {metric} are outside 0..1: percentages, or another scale?")
+            count = int(outside.sum())
+            values = f"1 value of {metric} is" if count == 1 else f"{count} values of {metric} are"
+            said = (*said, f"{values} outside 0..1: percentages, or another scale?")
         return cls(
             constant=_constant_points(table),
             chance=levels,
@@ -91,7 +96,9 @@ class Cautions:
         """Whether the in-domain scores hardly differ, so that there is next to nothing to hold fixed.
 
         They do not if their standard deviation (within runs, where levels of runs are taken out) is no larger than the
-        binomial error of one score, with `UNKNOWN_SIZE` examples where n is not known; or if they are all but equal.
+        binomial error of one score, with `UNKNOWN_SIZE` examples where n is not known; if they are all but equal; or,
+        where the metric has no bounds and so no such error, if it is at most `LITTLE` of the OOD sets' median one. One
+        point of `ENOUGH` or more may be an outlier.
         """
         told = [_flat(series, column, within) for column in range(series.covariates.shape[1])]
         return (f"{HARDLY} ({'; '.join(told)})",) if all(told) else ()
@@ -180,21 +187,46 @@ def hardly_differ(caveats: Iterable[str]) -> bool:
 
 def _flat(series: Series, column: int, within: str) -> str:
     """How little one in-domain set's scores differ; empty if they differ by more than their sampling error."""
-    z, sizes = series.covariates[:, column], series.covariate_sizes[:, column]
-    if len(z) < 2:
+    whole = np.ones(len(series.runs), dtype=bool)
+    if len(whole) < 2:
         return ""
-    apart, levels = (
-        (z - z.mean(), 1) if within == "pooled" else (centre(z[:, None], series.runs)[:, 0], len(series.run_names))
-    )
-    spread = float(np.sqrt((apart**2).sum() / max(len(z) - levels, 1)))
+    told = _flat_at(series, column, within, whole)
+    if told or len(whole) < ENOUGH:
+        return told
+    rest = whole.copy()
+    rest[np.argmax(np.abs(_apart(series.covariates[:, column], series.runs, within)))] = False
+    told = _flat_at(series, column, within, rest)
+    return f"{told}, but for 1 of {len(whole)} points" if told else ""
+
+
+def _flat_at(series: Series, column: int, within: str, points: NDArray[np.bool_]) -> str:
+    z, sizes, runs = series.covariates[points, column], series.covariate_sizes[points, column], series.runs[points]
+    spread = _spread(z, runs, within)
     if spread <= 1e-9 * max(1.0, float(np.abs(z).max())):
         return "all equal"
-    if z.min() < 0 or z.max() > 1:
-        return ""
-    n = np.where(np.isfinite(sizes), sizes, UNKNOWN_SIZE)
-    error = float(np.sqrt(np.mean(z * (1 - z) / n)))
+    if not np.isfinite(series.scale):
+        others = np.nanmedian([_spread(y[~np.isnan(y)], runs[~np.isnan(y)], within) for y in series.scores[points].T])
+        return f"sd {spread:.2g}, OOD sets {others:.2g}" if spread <= LITTLE * others else ""
+    n, share = np.where(np.isfinite(sizes), sizes, UNKNOWN_SIZE), z / series.scale
+    error = series.scale * float(np.sqrt(np.mean(share * (1 - share) / n)))
     size = f"{n.min():.0f} examples" if np.isfinite(sizes).all() else f"{UNKNOWN_SIZE:.0f} examples, n not being known"
     return f"sd {spread:.2g}, sampling error {error:.2g} of {size}" if spread <= error else ""
+
+
+def _apart(values: Array, runs: Ints, within: str) -> Array:
+    """How far each score is from the mean, or from that of its run."""
+    if within == "pooled":
+        return np.asarray(values - values.mean(), dtype=float)
+    codes = np.unique(runs, return_inverse=True)[1].astype(np.int64)
+    return centre(values[:, None], codes)[:, 0]
+
+
+def _spread(values: Array, runs: Ints, within: str) -> float:
+    """Standard deviation, within runs where their levels are taken out; nan of no scores."""
+    if not len(values):
+        return float("nan")
+    levels = 1 if within == "pooled" else len(np.unique(runs))
+    return float(np.sqrt((_apart(values, runs, within) ** 2).sum() / max(len(values) - levels, 1)))
 
 
 def _chance_levels(

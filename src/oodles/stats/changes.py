@@ -7,7 +7,7 @@ Try it::
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import pandas as pd
 from scipy import stats
 
 from oodles.errors import ConfigError, nearest
+from oodles.stats.copies import copied_runs, copies_caveat
 from oodles.stats.longtable import check_table
 from oodles.stats.resample import DESCRIPTIVE, jackknife_se
 from oodles.stats.residuals import Ints
@@ -76,23 +77,32 @@ def changes(
     rows = checked[checked["metric"] == metric]
     unit_of = units_of_runs(rows, unit, "the table")
     found = [
-        {**group, **_change(own, unit_of, level), **_told(own, str(test_set), str(role))}
-        for group, members in grouped(rows, by)
+        {**group, **_change(own, unit_of, level, said), **_told(own, str(test_set), str(role))}
+        for group, members, said in _counted_once(rows, by)
         for (role, test_set), own in members.groupby(["role", "test_set"], sort=True)
     ]
     columns = ["test_set", "role", "first_step", "last_step", "first", "last", "change", "low", "high"]
     return pd.DataFrame(found)[[*by, *columns, "n_runs", "n_units", "n", "caveats"]]
 
 
+def _counted_once(
+    rows: pd.DataFrame, by: Sequence[str]
+) -> Iterator[tuple[dict[str, str], pd.DataFrame, tuple[str, ...]]]:
+    """The groups without runs that are copies of another run, and a caveat about these."""
+    for group, members in grouped(rows, by):
+        copies = copied_runs(members[members["role"] != "other"])
+        yield group, members[~members["run"].isin(copies)], (copies_caveat(copies),) if copies else ()
+
+
 def _told(rows: pd.DataFrame, test_set: str, role: str) -> dict[str, Any]:
     return {"test_set": test_set, "role": role, "n": float(rows["n"].min())}
 
 
-def _change(rows: pd.DataFrame, unit_of: Mapping[str, str], level: float) -> dict[str, Any]:
+def _change(rows: pd.DataFrame, unit_of: Mapping[str, str], level: float, told: Sequence[str]) -> dict[str, Any]:
     ordered = rows.sort_values(["run", "step"], kind="stable")
     first, last = ordered.drop_duplicates("run", keep="first"), ordered.drop_duplicates("run", keep="last")
     moved = (last["step"].to_numpy() > first["step"].to_numpy()).astype(bool)
-    said = []
+    said = [*told]
     if not moved.all():
         said.append(f"{int((~moved).sum())} of {len(moved)} runs have one step: left out")
     first, last = first[moved], last[moved]

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from oodles.errors import ConfigError, DataError, nearest
+from oodles.errors import ConfigError, DataError, listed, nearest
 from oodles.stats import cautions
 from oodles.stats.estimates import FEWEST, Recipe, usable_points
-from oodles.stats.longtable import check_table
+from oodles.stats.longtable import check_table, name_of
 from oodles.stats.outcomes import Examples, Records
 from oodles.stats.pairs import (
     FIT_COLUMNS,
@@ -35,12 +35,22 @@ from oodles.stats.pairs import (
 from oodles.stats.resample import INTERVALS
 from oodles.stats.residuals import METHODS, WITHIN, Smoothing
 from oodles.stats.robustness import robustness
-from oodles.stats.series import BY, Series, group_series, nearly_shared, settle_by, shared_points
+from oodles.stats.series import (
+    BY,
+    Series,
+    group_series,
+    nearly_shared,
+    same_sets,
+    settle_by,
+    shared_points,
+    shared_runs,
+)
 from oodles.stats.splines import SMOOTHING
 
 CORRELATIONS = ("pearson", "spearman")
 POOLED = ("pooled", "run")
 SHARED_START = ("drop", "keep")
+SEVERAL = 4  # different starts of which each is counted
 FOR = {  # which interval belongs to which way of pooling; the first is its default
     "pooled": ("jackknife", "bootstrap", "bootstrap-percentile", "naive"),
     "run": ("jackknife", "bootstrap", "bootstrap-percentile", "naive"),
@@ -170,7 +180,7 @@ def partial_correlations(
         )
         for way, kind in ways.items()
     ]
-    items = Records.read(records) if isinstance(records, pd.DataFrame) else records
+    items = Records.read(records).about(checked["run"]) if isinstance(records, pd.DataFrame) else records
     beware = cautions.Cautions.read(checked, metric=metric, chance=chance)
     rows, caveats = _Rows(), [*said, *by_said, *beware.caveats]
     for series in group_series(checked, by=by, unit=unit, metric=metric):
@@ -197,6 +207,11 @@ def partial_correlations(
         "shared_examples": shared_examples,
         "records": items is not None,
     }
+    if not rows.pairs:
+        raise DataError(
+            f"{name_of(table)}: no pair of OOD test sets can be correlated; "
+            + "; ".join(list(dict.fromkeys(caveats))[-3:])
+        )
     return _as_result(rows, by, settings, tuple(dict.fromkeys(caveats)))
 
 
@@ -235,8 +250,8 @@ def _check_choices(method: str, correlation: str, level: float, smoothing: Smoot
 def _check_start(shared_start: str, chance: float | None) -> None:
     if shared_start not in SHARED_START:
         raise ConfigError(f"shared_start '{shared_start}' is not known; {nearest(shared_start, SHARED_START)}")
-    if chance is not None and not 0 <= chance <= 1:
-        raise ConfigError(f"chance is {chance:g}; expected the score of guessing, between 0 and 1")
+    if chance is not None and not 0 <= chance < 1:
+        raise ConfigError(f"chance is {chance:g}; expected the score of guessing, from 0 to below 1")
 
 
 def _check_range(table: pd.DataFrame, metric: str, method: str) -> None:
@@ -257,9 +272,9 @@ def _slice_caveat(shared: Mapping[str, set[str]], asked_for: bool) -> list[str]:
     pairs = sorted((max(a, b), min(a, b)) for a, others in shared.items() for b in others if a < b and b in shared)
     if not pairs or asked_for:
         return []
-    listed = ", ".join(f"{child} with {parent}" for child, parent in pairs[:4])
+    told = ", ".join(f"{child} with {parent}" for child, parent in pairs[:4])
     more = f" and {len(pairs) - 4} more pairs" if len(pairs) > 4 else ""
-    return [f"not correlated because they share examples: {listed}{more}"]
+    return [f"not correlated because they share examples: {told}{more}"]
 
 
 def _add_group(
@@ -278,6 +293,9 @@ def _add_group(
     where = ", ".join(series.group.values()) or "the table"
     if len(series.test_sets) < 2:
         return [f"{where}: {len(series.test_sets)} OOD test set; a correlation needs two"]
+    said += [
+        f"{where}: {listed(names)} have the same scores: one test set by two names?" for names in same_sets(series)
+    ]
     found: dict[str, list[dict[str, Any]]] = {}
     for recipe in recipes:
         usable = usable_points(series, recipe.within)
@@ -302,17 +320,19 @@ def _own_points(series: Series, drop: bool) -> Series:
     shared = shared_points(series)
     near = nearly_shared(series, shared)
     if near:
-        said = f"step 0 of {near} runs is nearly that of another run: if the model is the same, leave these points out"
+        which = "1 run" if near == 1 else f"{near} runs"
+        said = f"step 0 of {which} is nearly that of another run: if the model is the same, leave these points out"
         series = replace(series, caveats=(*series.caveats, said))
     if not shared.any():
         return series
     steps = sorted({f"{step:g}" for step in series.steps[shared].astype(float)}, key=float)
-    runs = len(np.unique(series.runs[shared]))
-    what = f"step {', '.join(steps[:3])}{' ...' if len(steps) > 3 else ''} is the same in {runs} runs"
+    runs = shared_runs(series, shared)
+    counts = f"{sum(runs)} runs ({len(runs)} starts)" if len(runs) > SEVERAL else f"{listed(runs)} runs"
+    what = f"step {', '.join(steps[:3])}{' ...' if len(steps) > 3 else ''} is the same in {counts}"
     if drop:
         said = f"{what}: {int(shared.sum())} of {len(shared)} points left out, being no observation of one run"
         return replace(series.at(~shared), caveats=(*series.caveats, said))
-    said = f"{what} and counted in each of them: interval and test take it as {runs} observations"
+    said = f"{what} and counted in each of them: interval and test take it as {sum(runs)} observations"
     return replace(series, caveats=(*series.caveats, said))
 
 
@@ -379,8 +399,6 @@ def _scored(used: Series, points: Any, sets: Sequence[int], within: str) -> Seri
 def _as_result(
     rows: _Rows, by: Sequence[str], settings: Mapping[str, object], caveats: tuple[str, ...]
 ) -> PartialCorrelations:
-    if not rows.pairs:
-        raise DataError("table: no pair of OOD test sets can be correlated; " + "; ".join(caveats[-3:]))
     pairs = pd.DataFrame(rows.pairs)
     return PartialCorrelations(
         table=pairs[[*by, *PAIR_COLUMNS]],

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodles.stats import resample, residuals
+from oodles.stats.copies import resolution
 from oodles.stats.resample import Interval
 from oodles.stats.residuals import Design, Fit, Ints, Moments, Smoothing
 from oodles.stats.series import Series
@@ -22,7 +23,7 @@ FEWEST = {"pooled": 1, "run": 2, "separate": 5}  # points a run needs to take pa
 LEAST_LEFT = 2.0  # residual degrees of freedom below which a correlation is +-1 by construction
 ROUNDED = 0.98  # R2 above which rounding may be all that is left
 MISSED = 1e-6  # share of the variance that a curve misses of an exact relation
-MOST_DECIMALS = 6  # scores with more are taken as not rounded
+RESTS = 1e-3  # share of a set's residual sum of squares without which a correlation rests on the units left out
 CLIP = 1e-3  # distance from 0 and 1 for probit and logit where the number of examples is not known
 
 
@@ -93,14 +94,15 @@ def estimate(series: Series, recipe: Recipe) -> Estimate:
     scores, covariates = _prepared(series, recipe)
     refit, fit = _fit(covariates, scores, series, recipe)
     left = len(scores) - fit.edf
-    totals = _totals(scores)
-    r = _correlations(fit.residuals.T @ fit.residuals, totals, left, _beyond_rounding(series, recipe, fit))
+    totals, products = _totals(scores), fit.residuals.T @ fit.residuals
+    r = _correlations(products, totals, left, _beyond_rounding(series, recipe, fit))
     n_units = len(series.unit_names)
+    least = np.maximum(residuals.SLIVER * totals, RESTS * products.diagonal())
 
     def redo(weights: Array) -> Array:
         if recipe.correlation == "spearman":
-            return something_left(_ranked_products(series, recipe, weights), totals)
-        return something_left(refit.products(weights), totals)
+            return something_left(_ranked_products(series, recipe, weights), least)
+        return something_left(refit.products(weights), least)
 
     left_out = redo(resample.jackknife_weights(n_units)) if n_units > 1 else np.empty((0, *r.shape))
     found = _interval(r, left_out, redo, series, recipe)
@@ -204,29 +206,15 @@ def _totals(scores: Array) -> Array:
     return np.asarray(np.maximum(spread, 1e-4 * (scores**2).sum(axis=0)), dtype=float)
 
 
-def something_left(products: Array, totals: Array) -> Array:
-    """Resamples in which nothing but rounding error is left of a set have no products of it: nan, not a number.
+def something_left(products: Array, least: Array) -> Array:
+    """Resamples in which next to nothing is left of a set have no products of it: nan, not a number.
 
-    A set that moves in one run only has a sum of squares of 1e-14 without it, and correlations of such sums are noise.
+    A set that moves in one run only has a sum of squares of rounding error, or of a blip, without it: correlations of
+    such sums are noise.
     """
     squares = np.diagonal(products, axis1=1, axis2=2)
-    scale = np.where(residuals.enough_residual(squares, totals), 1.0, np.nan)
+    scale = np.where(squares > least, 1.0, np.nan)
     return np.asarray(products * scale[:, :, None] * scale[:, None, :], dtype=float)
-
-
-def resolution(values: Array, sizes: Array) -> float:
-    """The smallest difference the scores can show: one example, else their last decimal; 0 where they show none.
-
-    >>> resolution(np.array([0.25, 0.75]), np.array([4.0, 4.0]))
-    0.25
-    >>> resolution(np.array([0.7133, 0.65]), np.full(2, np.nan))
-    0.0001
-    """
-    if np.isfinite(sizes).all() and values.min(initial=0.0) >= 0 and values.max(initial=0.0) <= 1:
-        return float(1.0 / sizes.min(initial=np.inf))
-    scale = max(1.0, float(np.abs(values).max(initial=0.0)))
-    shown = (d for d in range(MOST_DECIMALS + 1) if np.abs(values - np.round(values, d)).max() < 1e-12 * scale)
-    return next((10.0**-d for d in shown), 0.0)
 
 
 def _beyond_rounding(series: Series, recipe: Recipe, fit: Fit) -> NDArray[np.bool_]:

@@ -33,10 +33,12 @@ NUMBERS = ("value", "step", "n", "chance")
 KEY = ["run", "step", "test_set", "metric"]
 ROLES = ("in_domain", "ood", "other")
 NAMES = ("run", "test_set", "model", "train_set", "role", "metric", "pattern", "suite", "slice_of")
+SAMPLED = 0.05  # by which chance may differ over runs that were scored on different samples of a set
 LARGEST = 1e9  # squares of larger scores are beyond what sums of squares can hold exactly
 GUESSABLE = ("accuracy", "balanced_accuracy", "auc")  # metrics for which guessing has a known score
 FORMULA = re.compile(r"'*[=+\-@\t\r]")  # how a cell begins that a spreadsheet takes for a formula
 ARMED = r"^'(?='*[=+\-@\t\r])"
+SOURCE = "source"  # attribute of a table: the file it was read from, for messages
 MISSING = ("", "na", "nan", "null", "none", "n/a", "<na>")
 
 
@@ -71,7 +73,9 @@ def read_table(path: Path) -> pd.DataFrame:
         table = _read_csv(path) if kind == ".csv" else read_frame(path)
     except (ValueError, OSError, csv.Error) as error:  # pandas' parse errors are ValueErrors
         raise DataError(f"{path}: cannot be read as {path.suffix[1:]}: {first_line(error)}") from error
-    return _with_numbers(_with_columns(table, str(path)), str(path))
+    table = _with_numbers(_with_columns(table, str(path)), str(path))
+    table.attrs[SOURCE] = str(path)
+    return table
 
 
 def pick_sets(
@@ -143,14 +147,22 @@ def check_table(
     >>> caveats
     ('1 duplicated row was dropped',)
     """
-    table = _with_numbers(_with_columns(table, "table"), "table")
+    where = name_of(table)
+    table = _with_numbers(_with_columns(table, where), where)
     caveats: list[str] = []
-    table = _with_names(_with_defaults(table))
-    table = _without_gaps(table, caveats)
-    table = _without_duplicates(table, caveats)
-    table = _with_roles(table, in_domain, caveats)
+    table = _with_names(_with_defaults(table), where)
+    table = _without_gaps(table, caveats, where)
+    table = _without_duplicates(table, caveats, where)
+    table = _with_roles(table, in_domain, caveats, where)
+    _refuse_chance(table, where)
     table = table.sort_values(KEY, kind="stable").reset_index(drop=True)
+    table.attrs.pop(SOURCE, None)  # pandas would write it into Parquet files
     return table, tuple(caveats)
+
+
+def name_of(table: pd.DataFrame) -> str:
+    """What messages call a table: its file, if it was read from one."""
+    return str(table.attrs.get(SOURCE, "table"))
 
 
 def disarmed(column: pd.Series) -> pd.Series:
@@ -243,8 +255,9 @@ def _with_numbers(table: pd.DataFrame, where: str) -> pd.DataFrame:
         raise DataError(f"{where}: a step is infinite; expected the optimiser steps done")
     _refuse(table, "step", (table["step"] < 0) | (table["step"] % 1 != 0), where, "a whole number, 0 or more")
     if "n" in table.columns:
-        wrong = ((table["n"] <= 0) | np.isinf(table["n"])) & np.isfinite(table["value"])
-        _refuse(table, "n", wrong, where, "how many examples are behind the value, 1 or more (empty if not known)")
+        wrong = ((table["n"] <= 0) | np.isinf(table["n"]) | (table["n"] % 1 > 0)) & np.isfinite(table["value"])
+        expected = "how many examples are behind the value, a whole number of 1 or more (empty if not known)"
+        _refuse(table, "n", wrong, where, expected)
     if "chance" in table.columns:
         wrong = (table["chance"] < 0) | (table["chance"] > 1)
         _refuse(table, "chance", wrong, where, "the score of guessing, between 0 and 1")
@@ -285,7 +298,7 @@ def _with_defaults(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _with_names(table: pd.DataFrame) -> pd.DataFrame:
+def _with_names(table: pd.DataFrame, where: str) -> pd.DataFrame:
     """Names as text; a run or a test set without a name cannot be told apart, so that is an error."""
     for column in NAMES:
         if column in table.columns:
@@ -295,7 +308,7 @@ def _with_names(table: pd.DataFrame) -> pd.DataFrame:
         absent = table[column].isna()
         if absent.any():
             row = int(np.flatnonzero(absent)[0])
-            raise DataError(f"table row {row + 1}: {column} is missing; expected a name")
+            raise DataError(f"{where} row {row + 1}: {column} is missing; expected a name")
     return table
 
 
@@ -312,16 +325,16 @@ def _as_name(value: object, missing: str | None) -> str | None:
     return str(value).strip() or missing
 
 
-def _without_gaps(table: pd.DataFrame, caveats: list[str]) -> pd.DataFrame:
+def _without_gaps(table: pd.DataFrame, caveats: list[str], where: str) -> pd.DataFrame:
     usable = np.isfinite(table["value"].to_numpy(float))
     if not usable.any():
-        raise DataError("table: no row has a finite value; expected numbers such as 0.713")
+        raise DataError(f"{where}: no row has a finite value; expected numbers such as 0.713")
     if not usable.all():
         caveats.append(f"{_count(int((~usable).sum()), 'row')} left out: no finite value")
     return table[pd.Series(usable, index=table.index)]
 
 
-def _without_duplicates(table: pd.DataFrame, caveats: list[str]) -> pd.DataFrame:
+def _without_duplicates(table: pd.DataFrame, caveats: list[str], where: str) -> pd.DataFrame:
     repeated = table.duplicated(KEY, keep=False)
     if not repeated.any():
         return table
@@ -332,7 +345,7 @@ def _without_duplicates(table: pd.DataFrame, caveats: list[str]) -> pd.DataFrame
         same = (twins[KEY] == first[KEY]).all(axis=1)
         rows = ", ".join(str(i + 1) for i in twins.index[same])
         raise DataError(
-            f"table rows {rows}: run '{first['run']}', step {first['step']}, test set '{first['test_set']}', "
+            f"{where} rows {rows}: run '{first['run']}', step {first['step']}, test set '{first['test_set']}', "
             f"metric '{first['metric']}' has different values; keep one of them"
         )
     kept: pd.DataFrame = table[~table.duplicated(KEY, keep="first")]
@@ -344,21 +357,24 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what} was" if number == 1 else f"{number} {what}s were"
 
 
-def _with_roles(table: pd.DataFrame, in_domain: str | Sequence[str] | None, caveats: list[str]) -> pd.DataFrame:
+def _with_roles(
+    table: pd.DataFrame, in_domain: str | Sequence[str] | None, caveats: list[str], where: str
+) -> pd.DataFrame:
     names = [in_domain] if isinstance(in_domain, str) else list(in_domain or ())
     present = table["role"].notna()
     if names:
         return _with_override(table, names, bool(present.any()), caveats)
     table = table.copy()
+    _refuse_roles(table["role"], where)
     table["role"] = table["role"].map(_as_role, na_action="ignore")
     if not present.all():
         inferred = table["train_set"].notna() & (table["train_set"] == table["test_set"])
         table["role"] = table["role"].where(present, np.where(inferred, "in_domain", "ood"))
         _explain_inference(table, present, inferred, caveats)
-    _refuse_mixed_roles(table)
+    _refuse_mixed_roles(table, where)
     if not (table["role"] == "in_domain").any():
         raise DataError(
-            "table: no test set is in-domain; add a column 'role' (in_domain, ood) or name it with --in-domain; "
+            f"{where}: no test set is in-domain; add a column 'role' (in_domain, ood) or name it with --in-domain; "
             f"test sets: {some(table['test_set'].unique())}"
         )
     return table
@@ -377,12 +393,39 @@ def _with_override(table: pd.DataFrame, names: list[str], had_roles: bool, cavea
 
 def _as_role(role: str) -> str:
     plain = role.strip().lower().replace("-", "_").replace(" ", "_")
-    plain = {"id": "in_domain", "indomain": "in_domain", "out_of_domain": "ood", "out_of_distribution": "ood"}.get(
+    return {"id": "in_domain", "indomain": "in_domain", "out_of_domain": "ood", "out_of_distribution": "ood"}.get(
         plain, plain
     )
-    if plain not in ROLES:
-        raise DataError(f"table: role '{role}' is not known; {nearest(plain, ROLES)}")
-    return plain
+
+
+def _refuse_roles(roles: pd.Series, where: str) -> None:
+    for role in roles.dropna().unique():
+        if _as_role(role) not in ROLES:
+            raise DataError(f"{where}: role '{shown(role)}' is not known; {nearest(_as_role(role), ROLES)}")
+
+
+def _refuse_chance(table: pd.DataFrame, where: str) -> None:
+    """Chance is one number per test set, below 1 in-domain; samples of a set that differ over runs may differ in it."""
+    if "chance" not in table.columns or not table["chance"].notna().any():
+        return
+    for keys in ["run", "test_set", "metric"], ["test_set", "metric"]:
+        groups = table.groupby(keys, sort=False)
+        told, sampled = groups["chance"], (8 / groups["n"].min()) ** 0.5  # four standard errors of a difference
+        apart = told.max() - told.min() > (1e-9 if "run" in keys else np.fmax(SAMPLED, sampled))
+        if apart.any():
+            name = apart.index[int(np.argmax(apart.to_numpy()))]
+            low, high = told.min()[name], told.max()[name]
+            test_set = name[keys.index("test_set")]
+            raise DataError(
+                f"{where}: chance of test set '{shown(test_set)}' is {low:g} in one row and {high:g} in another; "
+                "expected one score of guessing per test set"
+            )
+    sure = table["chance"].ge(1) & table["role"].eq("in_domain")
+    if sure.any():
+        raise DataError(
+            f"{where}: chance of the in-domain set '{shown(table.loc[sure, 'test_set'].iloc[0])}' is 1; "
+            "expected the score of guessing, below 1"
+        )
 
 
 def _explain_inference(table: pd.DataFrame, present: pd.Series, inferred: pd.Series, caveats: list[str]) -> None:
@@ -393,8 +436,8 @@ def _explain_inference(table: pd.DataFrame, present: pd.Series, inferred: pd.Ser
         caveats.append("some rows have no role: taken as ood")
 
 
-def _refuse_mixed_roles(table: pd.DataFrame) -> None:
+def _refuse_mixed_roles(table: pd.DataFrame, where: str) -> None:
     counts = table.groupby(["run", "test_set"], sort=False)["role"].nunique()
     if (counts > 1).any():
         run, test_set = counts.index[int(np.argmax(counts.to_numpy() > 1))]
-        raise DataError(f"table: test set '{test_set}' is both in_domain and ood in run '{run}'; give it one role")
+        raise DataError(f"{where}: test set '{test_set}' is both in_domain and ood in run '{run}'; give it one role")

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from oodles.errors import DataError
+from oodles.errors import DataError, shown, some
+from oodles.stats.longtable import as_names
 from oodles.stats.residuals import Ints
 from oodles.stats.series import Series
 from oodles.stats.splines import Array
@@ -90,8 +91,8 @@ class Records:
         oodles.errors.DataError: records: no column 'test_set'; required: run, step, test_set, example, correct
         """
         correct, steps = _checked(records)
-        set_codes, set_names = pd.factorize(records["test_set"])
-        run_codes, run_names = pd.factorize(records["run"])
+        set_codes, set_names = pd.factorize(as_names(records["test_set"]))
+        run_codes, run_names = pd.factorize(as_names(records["run"]))
         example, _ = pd.factorize(records["example"])
         item, stratum = _coded(records, ITEM), _coded(records, STRATUM)
         by_set = {}
@@ -99,6 +100,7 @@ class Records:
             rows = np.flatnonzero(set_codes == code)
             keys = pd.MultiIndex.from_arrays([run_codes[rows], steps[rows]])
             place, places = pd.factorize(keys)
+            _refuse_twins(records, rows, place.astype(np.int64) * (example.max() + 1) + example[rows])
             by_set[str(name)] = _Coded(
                 places={(str(run_names[run]), float(step)): i for i, (run, step) in enumerate(places)},
                 place=place,
@@ -108,6 +110,16 @@ class Records:
                 stratum=_complete(stratum, rows, "stratum"),
             )
         return cls(sets=by_set)
+
+    def about(self, runs: pd.Series) -> Records:
+        """These records, if any of these runs is in them."""
+        own = {run for coded in self.sets.values() for run, _ in coded.places}
+        if own.isdisjoint(runs):
+            listed = some(sorted(own), 3), some(sorted(set(runs)), 3)
+            raise DataError(
+                f"records: their runs ({listed[0]}) are not the table's ({listed[1]}); give runs the same names in both"
+            )
+        return self
 
     def outcomes(self, series: Series, name: str, values: Array, /) -> tuple[Outcomes | None, str]:
         """Align a set's records with the points of a group, or say why they cannot be used."""
@@ -137,11 +149,27 @@ def _checked(records: pd.DataFrame) -> tuple[NDArray[np.int8], Array]:
     if len(wrong):
         found = records["correct"].iloc[int(wrong[0])]
         raise DataError(f"records row {int(wrong[0]) + 1}: correct is '{found}'; expected 0 or 1")
+    nameless = np.flatnonzero(records["example"].isna())
+    if len(nameless):
+        raise DataError(f"records row {int(nameless[0]) + 1}: example is missing; expected its name or number")
     steps = pd.to_numeric(records["step"], errors="coerce").to_numpy(float)
     if np.isnan(steps).any():
         row = int(np.flatnonzero(np.isnan(steps))[0])
         raise DataError(f"records row {row + 1}: step is '{records['step'].iloc[row]}'; expected a number")
     return outcome.astype(np.int8), steps
+
+
+def _refuse_twins(records: pd.DataFrame, rows: NDArray[np.intp], keys: Ints) -> None:
+    """An example that is given twice would count as its last row says."""
+    again = pd.Series(keys).duplicated()
+    if again.any():
+        last = int(np.argmax(again.to_numpy()))
+        first = int(np.argmax(keys == keys[last]))
+        run, step, name, example = (shown(records[c].iloc[int(rows[last])]) for c in COLUMNS[:4])
+        raise DataError(
+            f"records rows {int(rows[first]) + 1}, {int(rows[last]) + 1}: run '{run}', step {step}, test set '{name}', "
+            f"example '{example}' is given twice; keep one of them"
+        )
 
 
 def _coded(records: pd.DataFrame, names: tuple[str, ...]) -> NDArray[np.intp] | None:

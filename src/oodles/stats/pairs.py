@@ -13,6 +13,7 @@ from oodles.stats import cautions, noise, resample
 from oodles.stats.estimates import Estimate, Recipe, as_correlations, estimate, something_left
 from oodles.stats.outcomes import Examples
 from oodles.stats.resample import DESCRIPTIVE
+from oodles.stats.residuals import SLIVER, centre
 from oodles.stats.series import Series
 from oodles.stats.splines import Array
 
@@ -20,6 +21,7 @@ NEARLY_ALL = 0.98  # R2 of a fit above which too little residual is left
 NOISY = 0.3  # reliability of a residual below which too little residual is left
 BIASED = 0.05  # bias through a noisy in-domain score that is worth saying
 SHORT = 12  # steps of a run below which one curve per run is doubtful
+TOGETHER = 0.05  # largest correlation that two sets' movements within runs allow, below which they never meet
 CROWDED = 2 / 3  # share of points in the top tenth of the in-domain range above which it is doubtful, too
 PAIR_COLUMNS = (
     *("a", "b", "r", "low", "high", "p_val", "p_holm", "p_bh", "r_raw"),
@@ -76,7 +78,8 @@ def _outliers(found: Estimate, within: str) -> Array:
     if within == "pooled":
         return np.full((n_sets, n_sets), -1.0)
     blocks = [found.fit.residuals[found.used.units == unit] for unit in range(len(found.used.unit_names))]
-    products = something_left(np.array([b.T @ b for b in blocks]), (found.fit.residuals**2).sum(axis=0))
+    totals = (found.fit.residuals**2).sum(axis=0)
+    products = something_left(np.array([b.T @ b for b in blocks]), SLIVER * totals)
     return resample.standing_out(resample.to_z(as_correlations(products)))
 
 
@@ -117,6 +120,7 @@ def pair_rows(
     used = found.estimate.used
     of_set = [_set_caveats(found, job, k) for k in range(len(used.test_sets))]
     flat = job.beware.of_covariates(used, job.recipe.within)
+    meeting = _meeting(used, job.recipe.within)
     pairs = []
     for i, j in combinations(range(len(used.test_sets)), 2):
         names = (used.test_sets[i], used.test_sets[j])
@@ -145,9 +149,30 @@ def pair_rows(
         ]
         if shares_examples(*names, job.beware.shared):
             said.append("the two sets share examples: their noise is the same noise")
+        if meeting[i, j] < TOGETHER and np.isfinite(pair["r"]):
+            pair |= dict.fromkeys(("low", "high", "p_val"), float("nan"))
+            said.append(f"no interval: {names[0]} and {names[1]} hardly ever move in the same run")
+        else:
+            said += _interval_caveats(pair, found, i, j)
         said += _pair_caveats(pair, found, i, j, bool(flat))
         pairs.append(pair | {"caveats": list(dict.fromkeys(said))})
     return pairs
+
+
+def _meeting(used: Series, within: str) -> Array:
+    """The largest correlation within runs that the sets' movements allow: what their shares of runs have in common.
+
+    Of two sets that never move in the same run nothing can correlate within runs but what the fit puts there. Pooled,
+    the levels of runs can correlate.
+    """
+    n_sets = len(used.test_sets)
+    if within == "pooled":
+        return np.ones((n_sets, n_sets))
+    squares = np.zeros((len(used.run_names), n_sets))
+    np.add.at(squares, used.runs, centre(used.scores, used.runs) ** 2)
+    total = squares.sum(axis=0)
+    shares = np.sqrt(squares / np.where(total > 0, total, np.nan))
+    return np.asarray(shares.T @ shares, dtype=float)
 
 
 def _corrected_pair(found: Found, i: int, j: int) -> dict[str, Any]:
@@ -178,7 +203,9 @@ def _unit_caveats(used: Series, recipe: Recipe, n_units: int) -> list[str]:
         said.append(
             f"{len(used.unit_names) - n_units} of {len(used.unit_names)} {what}s have no correlation of their own"
         )
-    if n_units == 1:
+    if n_units == 0:
+        said.append(f"no {what} has a correlation of its own: no interval, no test")
+    elif n_units == 1:
         said.append(f"one {what}: no interval, no test")
     elif n_units < DESCRIPTIVE:
         said.append(f"{n_units} {what}s: descriptive, no test (it takes {DESCRIPTIVE} or more)")
@@ -250,13 +277,9 @@ def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int, flat: b
     """Caveats of one pair; where in-domain scores hardly differ (`flat`) their noise has nothing to bias."""
     said = []
     r, bias = float(pair["r"]), found.bias[i, j]
-    if abs(r) > resample.PERFECT:
-        said.append("the residuals are equal up to a factor: no interval")
-    elif np.isfinite(r) and not np.isfinite(pair["low"]) and pair["n_units"] > 1:
-        said.append(_no_interval(found.estimate, i, j))
-    elif not np.isfinite(r) and np.isfinite(found.estimate.r[[i, j], [i, j]]).all():
-        said.append("no correlation: in every run the residuals are equal up to a factor, or one of them is empty")
-    if np.isfinite(bias) and abs(bias) > BIASED and np.isfinite(r) and not flat:
+    if not np.isfinite(r):
+        return []
+    if np.isfinite(bias) and abs(bias) > BIASED and not flat:
         size = np.nanmin(found.estimate.used.covariate_sizes) if found.estimate.used.covariate_sizes.size else np.nan
         known = f" (n = {size:.0f})" if np.isfinite(size) else ""
         way = "upward" if bias > 0 else "downward"
@@ -268,11 +291,27 @@ def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int, flat: b
         said.append("both residuals move with how often one answer is given: this may be about answers, not skill")
     if pair["corrected_by"] == "range":
         said.append("no per-example records: r_corrected is only known to lie between its limits")
-    elif pair["corrected_by"] == "records" and not np.isfinite(pair["r_corrected"]) and np.isfinite(r):
+    elif pair["corrected_by"] == "records" and not np.isfinite(pair["r_corrected"]):
         said.append("noise of the test sets explains all residual: no corrected correlation")
     elif abs(float(pair["r_corrected"])) >= noise.CEILING:
-        said.append("the corrected correlation reached its bound: noise is nearly all of the residual")
+        low, high = sorted(found.corrected.reliability[[i, j]])
+        said.append(
+            "the corrected correlation reached its bound: without the noise "
+            f"(reliabilities {low:.2f} and {high:.2f}) it would be 1 or more"
+        )
     return said
+
+
+def _interval_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int) -> list[str]:
+    """Why there is no interval, or no correlation."""
+    r = float(pair["r"])
+    if abs(r) > resample.PERFECT:
+        return ["the residuals are equal up to a factor: no interval"]
+    if np.isfinite(r) and not np.isfinite(pair["low"]) and pair["n_units"] > 1:
+        return [_no_interval(found.estimate, i, j)]
+    if not np.isfinite(r) and np.isfinite(found.estimate.r[[i, j], [i, j]]).all():
+        return ["no correlation: in every run the residuals are equal up to a factor, or one of them is empty"]
+    return []
 
 
 def _no_interval(found: Estimate, i: int, j: int) -> str:

@@ -16,14 +16,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from oodles.errors import ConfigError, DataError, nearest
-from oodles.stats.longtable import as_names
+from oodles.stats.copies import ROUNDING, copied_runs, copies_caveat
+from oodles.stats.longtable import GUESSABLE, as_names
 from oodles.stats.residuals import Ints
 from oodles.stats.splines import Array
 
 BY = ("model", "train_set")
+OF_POINTS = ("step", "test_set", "value", "metric", "role", "n")  # columns that differ within a run
+OF_SETS = ("chance", "slice_of", "slice", "template")  # columns about test sets
 NO_NAME = "(none)"
-ROUNDING = 9  # decimals to which scores must agree to be one and the same
-NEARLY = 0.002  # scores of the same model on another device, in half precision
+NEARLY = 0.002  # of the metric's scale: scores of the same model on another device, in half precision
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -42,6 +44,7 @@ class Series:
     scores: Array  # points x OOD sets, nan where not scored
     covariate_sizes: Array  # examples behind each covariate, nan where not known
     sizes: Array  # examples behind each score
+    scale: float = 1.0  # the largest score there is: 1, or 100 of percentages; nan where scores have no bounds
     caveats: tuple[str, ...] = ()
 
     @property
@@ -106,19 +109,44 @@ def shared_points(series: Series) -> NDArray[np.bool_]:
     return np.asarray(found & ~np.isin(series.runs, copies), dtype=bool)
 
 
+def shared_runs(series: Series, shared: NDArray[np.bool_]) -> list[int]:
+    """How many runs begin with each shared start, the largest number first."""
+    first = np.unique(series.runs, return_index=True)[1]
+    values = np.column_stack([series.steps.astype(float), series.covariates, series.scores]).round(ROUNDING)
+    starts: list[list[int]] = []
+    for point in first[shared[first]]:
+        alike = (one for one in starts if not (np.abs(values[one[0]] - values[point]) > 0).any())
+        held = next(alike, None)
+        starts.append([point]) if held is None else held.append(point)
+    return sorted(map(len, starts), reverse=True)
+
+
+def same_sets(series: Series) -> list[list[str]]:
+    """OOD sets that have the same scores at all points, and not the same score everywhere."""
+    same: dict[bytes, list[str]] = {}
+    for name, scores in zip(series.test_sets, series.scores.T.round(ROUNDING) + 0.0, strict=True):
+        if np.unique(scores[~np.isnan(scores)]).size > 1:
+            same.setdefault(scores.tobytes(), []).append(name)
+    return [names for names in same.values() if len(names) > 1]
+
+
 def nearly_shared(series: Series, shared: NDArray[np.bool_]) -> int:
     """Runs whose scores before training are within `NEARLY` of another run's, all of them, and not the same.
 
-    The untrained model that is scored anew for every run, on another device or in half precision, differs by a few
-    examples. Whether it is the same model the scores cannot tell, so such points are counted and not left out.
+    `NEARLY` is a share of the metric's scale, or of each set's range where the metric has no bounds. The untrained
+    model that is scored anew for every run, on another device or in half precision, differs by a few examples. Whether
+    it is the same model the scores cannot tell, so such points are counted and not left out.
     """
     first = np.unique(series.runs, return_index=True)[1]
     first = first[(series.steps[first] == 0) & (np.bincount(series.runs) > 1)]
-    values = np.column_stack([series.covariates, series.scores])[first]
-    found = 0
+    values = np.column_stack([series.covariates, series.scores])
+    known = ~np.isnan(values).all(axis=0)
+    reach = np.nanmax(values[:, known], axis=0) - np.nanmin(values[:, known], axis=0)
+    reach = NEARLY * (series.scale if np.isfinite(series.scale) else reach)
+    values, found = values[first][:, known], 0
     for place in np.flatnonzero(~shared[first]):
         apart = np.abs(values - values[place])
-        alike = ~(apart > NEARLY).any(axis=1) & np.isfinite(apart[:, series.covariates.shape[1] :]).any(axis=1)
+        alike = ~(apart > reach).any(axis=1) & np.isfinite(apart[:, series.covariates.shape[1] :]).any(axis=1)
         found += alike.sum() > 1
     return int(found)
 
@@ -146,14 +174,19 @@ def settle_by(table: pd.DataFrame, by: Sequence[str]) -> tuple[tuple[str, ...], 
     by = (by,) if isinstance(by, str) else tuple(by)
     for column in by:
         if column not in table.columns:
-            raise ConfigError(f"--by {column}: no such column; {nearest(column, map(str, table.columns))}")
-        if column in ("step", "test_set", "value", "metric", "role", "n"):
+            raise ConfigError(f"--by {column}: no such column; {nearest(column, _of_runs(table))}")
+        if column in OF_POINTS:
             raise ConfigError(f"--by {column}: groups are made of whole runs; use a column such as model or train_set")
     absent = [column for column in by if column in BY and table[column].isna().all()]
     if absent and by == BY:
         kept = tuple(c for c in by if c not in absent)
         return kept, (f"no {' and no '.join(absent)} in the table: grouped by {', '.join(kept) or 'nothing'}",)
     return by, ()
+
+
+def _of_runs(table: pd.DataFrame) -> list[str]:
+    """Columns of a checked table that say something of its runs."""
+    return [str(c) for c in table.columns if c not in (*OF_POINTS, *OF_SETS) and table[c].notna().any()]
 
 
 def group_series(table: pd.DataFrame, *, by: Sequence[str], unit: str, metric: str) -> Iterator[Series]:
@@ -174,8 +207,26 @@ def group_series(table: pd.DataFrame, *, by: Sequence[str], unit: str, metric: s
     if metric not in known:
         raise ConfigError(f"metric '{metric}' is not in the table; {nearest(metric, map(str, known))}")
     rows = table[(table["metric"] == metric) & (table["role"] != "other")]
+    scale = _scale(rows["value"].to_numpy(float), metric)
     for names, group in grouped(rows, by):
-        yield _make_series(group, names, unit)
+        copies = copied_runs(group)
+        series = _make_series(group[~group["run"].isin(copies)], names, unit)
+        yield replace(series, scale=scale, caveats=(*series.caveats, *([copies_caveat(copies)] if copies else [])))
+
+
+def _scale(values: Array, metric: str) -> float:
+    """The largest score there is, as far as the scores show it.
+
+    >>> _scale(np.array([0.5, 0.7]), "f1"), _scale(np.array([50.0, 70.0]), "accuracy"), _scale(np.array([5.0]), "loss")
+    (1.0, 100.0, nan)
+    >>> _scale(np.array([0.5, 0.7, 7.0]), "accuracy")  # a slip, and no percentages
+    nan
+    """
+    low, high = values.min(initial=0.0), values.max(initial=0.0)
+    if low >= 0 and high <= 1:
+        return 1.0
+    percent = metric in GUESSABLE and low >= 0 and high <= 100 and np.median(values) > 1
+    return 100.0 if percent else float("nan")
 
 
 def grouped(table: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
@@ -251,7 +302,7 @@ def _units(rows: pd.DataFrame, unit: str, run_names: NDArray[np.str_], where: st
 def units_of_runs(rows: pd.DataFrame, unit: str, where: str) -> dict[str, str]:
     """The independent unit of every run."""
     if unit not in rows.columns:
-        raise ConfigError(f"--unit {unit}: no such column; {nearest(unit, map(str, rows.columns))}")
+        raise ConfigError(f"--unit {unit}: no such column; {nearest(unit, _of_runs(rows))}")
     if unit == "run":
         return {str(run): str(run) for run in rows["run"].unique()}
     pairs = rows[["run", unit]].drop_duplicates()

@@ -65,11 +65,11 @@ def _verdict(group: Mapping[str, str], found: pd.DataFrame, way: str) -> Verdict
     if not len(known):
         sentence = "No answer: no pair of test sets has enough variation left once in-domain performance is held fixed."
     elif descriptive:
-        sentence = _described(known, _units(n_units, n_runs))
+        sentence = _described(known)
     else:
-        sentence = _tested(known, _units(n_units, n_runs))
-    if way == "pooled" and len(inside) and len(known):
-        sentence += _within_runs(inside, descriptive)
+        sentence = _tested(known)
+    if way == "pooled" and len(inside) and len(known) and n_runs > 1:  # of one run it is the same number
+        sentence += _within_runs(inside, known, descriptive)
     return Verdict(group=group, n_runs=n_runs, descriptive=descriptive, sentence=sentence)
 
 
@@ -103,31 +103,34 @@ class _Counts:
         return f"; {_pairs(self.untested)} could not be tested, as the caveats say"
 
 
-def _within_runs(pairs: pd.DataFrame, descriptive: bool) -> str:
+def _within_runs(pairs: pd.DataFrame, pooled: pd.DataFrame, descriptive: bool) -> str:
     """The same counts once each run's own level is taken out as well."""
-    before = " That pools all runs; within runs, each run's own level taken out,"
+    of_runs = "" if _units(pairs) == _units(pooled) else f" ({_units(pairs)})"
+    fixed = " and with nothing to hold fixed" if _is_flat(pairs) else ""
+    before = f" That pools all runs; within runs{of_runs}, each run's own level taken out{fixed},"
+    after = "" if _is_flat(pooled) else _flat(pairs, "within runs")
     if descriptive:
         r = pairs["r"].to_numpy(float)
-        return f"{before} {int((r > 0).sum())} rise together and {int((r < 0).sum())} move apart."
+        return f"{before} {int((r > 0).sum())} rise together and {int((r < 0).sum())} move apart.{after}"
     counts = _Counts.of(pairs)
-    return f"{before} {counts.told()}{counts.rest()}."
+    return f"{before} {counts.told()}{counts.rest()}.{after}"
 
 
-def _described(pairs: pd.DataFrame, units: str) -> str:
+def _described(pairs: pd.DataFrame) -> str:
     r = pairs["r"].to_numpy(float)
     up, down = int((r > 0).sum()), int((r < 0).sum())
     return (
-        f"Open: with {units}, {up} of {_pairs(len(r))} of test sets rise together and {down} move apart "
+        f"Open: with {_units(pairs)}, {up} of {_pairs(len(r))} of test sets rise together and {down} move apart "
         f"{_given(pairs)}, but such signs also differ by chance, so this describes these runs and "
         f"nothing was tested; {DESCRIPTIVE} or more independent runs would allow a test.{_flat(pairs)}"
     )
 
 
-def _tested(pairs: pd.DataFrame, units: str) -> str:
+def _tested(pairs: pd.DataFrame) -> str:
     counts = _Counts.of(pairs)
     level = "(5 % level, adjusted for testing all pairs)"
     return (
-        f"{_answer(counts)}: with {units} and {_given(pairs)}, of {_pairs(len(pairs))} of test sets "
+        f"{_answer(counts)}: with {_units(pairs)} and {_given(pairs)}, of {_pairs(len(pairs))} of test sets "
         f"{counts.told()}{f' {level}' if counts.tested else ', as the caveats say'}{counts.rest()}.{_flat(pairs)}"
     )
 
@@ -141,7 +144,7 @@ def _is_flat(pairs: pd.DataFrame) -> bool:
     return all(hardly_differ(said) for said in pairs["caveats"])
 
 
-def _flat(pairs: pd.DataFrame) -> str:
+def _flat(pairs: pd.DataFrame, where: str = "here") -> str:
     """Where in-domain scores hardly differ, what that does to the correlations."""
     if not _is_flat(pairs):
         return ""
@@ -151,7 +154,7 @@ def _flat(pairs: pd.DataFrame) -> str:
         if moved <= ALIKE
         else ", and what was regressed out is mostly its sampling error"
     )
-    return f" In-domain performance hardly differs here{so}: raw and partial r differ by {moved:.2f} in the median."
+    return f" In-domain performance hardly differs {where}{so}: raw and partial r differ by {moved:.2f} in the median."
 
 
 def _answer(counts: _Counts) -> str:
@@ -169,6 +172,13 @@ def _pairs(count: int) -> str:
     return "1 pair" if count == 1 else f"{count} pairs"
 
 
-def _units(n_units: int, n_runs: int) -> str:
-    runs = "1 run" if n_runs == 1 else f"{n_runs} runs"
-    return runs if n_units == n_runs else f"{runs} ({n_units} independent)"
+def _units(pairs: pd.DataFrame) -> str:
+    """How many runs the pairs rest on, as a range where pairs differ."""
+    runs, units = (_span(pairs[column]) for column in ("n_runs", "n_units"))
+    told = "1 run" if runs == "1" else f"{runs} runs"
+    return told if units == runs else f"{told} ({units} independent)"
+
+
+def _span(counts: pd.Series) -> str:
+    low, high = int(counts.min()), int(counts.max())
+    return f"{low}" if low == high else f"{low} to {high}"

@@ -426,10 +426,11 @@ class _Wanted:
         return self.layouts[key]
 
     def _chance(self, line: Mapping[str, Any]) -> float:
-        """Chance on a whole set; not known where the file of its members is gone."""
+        """Chance on a whole set; not known where the file of its members is gone, or one answer is always right."""
         if not members_file(self.root, line["test_set"], line["prompts"]).is_file():
             return float("nan")
-        return _best_constant(np.array(self._members(line["test_set"], line["prompts"]).gold))
+        best = _best_constant(np.array(self._members(line["test_set"], line["prompts"]).gold))
+        return best if best < 1 else float("nan")
 
     def complain(self) -> None:
         """A name that no run has evaluated is an error, not an empty answer."""

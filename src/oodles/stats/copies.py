@@ -1,0 +1,151 @@
+"""Runs that are copies of another run: a folder copied under another name, a table joined twice. They count once.
+
+Try it::
+
+    copied_runs(rows)    # {"run_3_backup": "run_3"}
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from oodles.errors import some
+from oodles.stats.residuals import Ints
+from oodles.stats.splines import Array
+
+ROUNDING = 9  # decimals to which scores must agree to be one and the same
+MOST_DECIMALS = 6  # scores with more are taken as not rounded
+CERTAIN = 3.0  # powers of ten by which chance must fall short of making two equal runs
+FINEST = 1e-6  # chance that two scores agree where nothing rounds them
+
+
+def copied_runs(rows: pd.DataFrame) -> dict[str, str]:
+    """Runs whose every point is a point of another run, and the run they are a copy of.
+
+    A copy agrees with the other run from its first step to its last on all test sets, after rounding; the other may go
+    on. Of equal runs the first by name is the original. Coarse scores agree by chance, so a run is a copy only where
+    such a coincidence is expected less than once in a thousand tables, were scores independent: each different value
+    of a set counts once, with the chance that two runs share it; the first of several points, which runs may share,
+    does not count. Runs that collapsed to one answer right away cannot be told from copies, and count once as well.
+
+    Parameters
+    ----------
+    rows : pandas.DataFrame
+        The rows of one group and one metric, in the order of `check_table`.
+
+    Examples
+    --------
+    >>> draw = np.random.default_rng(0)
+    >>> cells = [(run, step, name, draw.normal()) for run in "ab" for step in range(3) for name in ("mnli", "hans")]
+    >>> cells += [("c", *cell[1:]) for cell in cells if cell[0] == "a"]
+    >>> table = pd.DataFrame(cells, columns=["run", "step", "test_set", "value"]).assign(n=np.nan)
+    >>> copied_runs(table)
+    {'c': 'a'}
+    """
+    if rows["run"].nunique() < 2:
+        return {}
+    paths = _Paths.of(rows)
+    needed = CERTAIN + np.log10(len(paths.names) * (len(paths.names) - 1) / 2)
+    known: dict[bytes, int] = {}
+    found = {}
+    for run in np.argsort(-np.diff(paths.bounds), kind="stable"):  # the longest first, then by name
+        digests = list(paths.digests(run))
+        original = known.get(digests[-1])
+        if original is not None and paths.evidence(run) >= needed:
+            found[paths.names[run]] = paths.names[original]
+            continue
+        for digest in digests if len(digests) == 1 else digests[1:]:  # one point in common is a shared start
+            known.setdefault(digest, run)
+    return dict(sorted(found.items()))
+
+
+def copies_caveat(copies: Mapping[str, str]) -> str:
+    """What was left out.
+
+    >>> copies_caveat({"b": "a"})
+    'run b has the scores of run a at every step: counted once'
+    >>> copies_caveat({"b": "a", "d": "c"})
+    '2 runs have the scores of another run at every step (b of a, d of c): counted once'
+    """
+    if len(copies) == 1:
+        ((copy, original),) = copies.items()
+        return f"run {copy} has the scores of run {original} at every step: counted once"
+    listed = some([f"{copy} of {original}" for copy, original in copies.items()], 4)
+    return f"{len(copies)} runs have the scores of another run at every step ({listed}): counted once"
+
+
+def resolution(values: Array, sizes: Array) -> float:
+    """The smallest difference the scores can show: one example, else their last decimal; 0 where they show none.
+
+    >>> resolution(np.array([0.25, 0.75]), np.array([4.0, 4.0]))
+    0.25
+    >>> resolution(np.array([0.7133, 0.65]), np.full(2, np.nan))
+    0.0001
+    """
+    if np.isfinite(sizes).all() and values.min(initial=0.0) >= 0 and values.max(initial=0.0) <= 1:
+        return float(1.0 / sizes.min(initial=np.inf))
+    scale = max(1.0, float(np.abs(values).max(initial=0.0)))
+    shown = (d for d in range(MOST_DECIMALS + 1) if np.abs(values - np.round(values, d)).max() < 1e-12 * scale)
+    return next((10.0**-d for d in shown), 0.0)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class _Paths:
+    """Scores in the order of runs, steps and test sets, and where each point and each run begins."""
+
+    names: tuple[str, ...]
+    sets: Ints
+    values: Array
+    steps: Array
+    points: Ints  # where each point begins, and the end
+    bounds: Ints  # of each run among the points
+    digits: Array  # per set: how unlikely it is that two scores agree, as a power of ten
+
+    @classmethod
+    def of(cls, rows: pd.DataFrame) -> _Paths:
+        runs, names = pd.factorize(rows["run"])
+        sets, _ = pd.factorize(rows["test_set"])
+        steps, values = rows["step"].to_numpy(float), rows["value"].to_numpy(float).round(ROUNDING) + 0.0
+        begins = (np.diff(runs, prepend=-1) != 0) | (np.diff(steps, prepend=np.nan) != 0)
+        starts = np.flatnonzero(begins)
+        return cls(
+            names=tuple(map(str, names)),
+            sets=sets.astype(np.int64),
+            values=values,
+            steps=steps,
+            points=np.append(starts, len(rows)),
+            bounds=np.searchsorted(runs[starts], np.arange(len(names) + 1)),
+            digits=_digits(sets, values, rows["n"].to_numpy(float)),
+        )
+
+    def digests(self, run: int) -> Iterator[bytes]:
+        """Of a run up to each of its points."""
+        told = hashlib.blake2b(digest_size=16)
+        for point in range(self.bounds[run], self.bounds[run + 1]):
+            cells = slice(self.points[point], self.points[point + 1])
+            told.update(self.steps[cells][:1].tobytes() + self.sets[cells].tobytes() + self.values[cells].tobytes())
+            yield told.copy().digest()
+
+    def evidence(self, run: int) -> float:
+        """How unlikely it is that another run has the same scores, as a power of ten."""
+        several = self.bounds[run + 1] - self.bounds[run] > 1
+        cells = slice(self.points[self.bounds[run] + several], self.points[self.bounds[run + 1]])
+        seen = np.unique(np.column_stack([self.sets[cells], self.values[cells]]), axis=0)
+        return float(self.digits[seen[:, 0].astype(int)].sum())
+
+
+def _digits(sets: Ints, values: Array, sizes: Array) -> Array:
+    """Two draws from a normal distribution agree with a chance of about resolution / (2 sqrt(pi) sd)."""
+    found = np.zeros(int(sets.max()) + 1)
+    for one in range(len(found)):
+        own = sets == one
+        spread = float(values[own].std())
+        if spread > 0:
+            chance = resolution(values[own], sizes[own]) / (2 * np.sqrt(np.pi) * spread)
+            found[one] = -np.log10(min(max(chance, FINEST), 1.0))
+    return found
