@@ -631,7 +631,9 @@ def score(
     precision: Annotated[
         str, typer.Option("--precision", help="auto (as the weights are published), fp32, bf16 or fp16.")
     ] = "auto",
-    run: Annotated[str, typer.Option("--run", help="Name of the run; default from the model and its folder.")] = "",
+    run: Annotated[
+        str | None, typer.Option("--run", help="Name of the run; default from the model and its folder.")
+    ] = None,
     out: Out = None,
     runs: Annotated[
         Path | None, typer.Option("--runs", help="The folder of a finished study, to which --add-test-set adds.")
@@ -654,7 +656,7 @@ def score(
     if runs is not None:
         given = {"--model": model, "--adapter": adapter, "--checkpoints": checkpoints, "--out": out, "--run": run}
         for name, value in given.items():
-            if value:
+            if value is not None:
                 raise ConfigError(f"oodles score: {name} does not go with --runs, which knows its models")
         if not add_test_set:
             raise ConfigError("oodles score --runs: which test set? give --add-test-set NAME")
@@ -676,7 +678,7 @@ def score(
 
     points: tuple[Checkpoint, ...] = (Checkpoint(step=0),)
     if checkpoints is not None:
-        points = find_checkpoints(checkpoints)
+        points = find_checkpoints(checkpoints, _say)
     elif adapter is not None:
         points = (Checkpoint.at(adapter),)
     with _interruptible(f"stopped; the same command goes on from what is in {out}"):
