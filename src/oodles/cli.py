@@ -518,7 +518,7 @@ def run(
     loaded = _load_study(study, override or [], data)
     root = out or Path(loaded.out)
     if dry_run:
-        _dry_run(loaded, root, only or [], shots or [], as_json)
+        _dry_run(loaded, root, only or [], shots or [], retry, verify, as_json)
         return
     _run(
         loaded,
@@ -533,31 +533,36 @@ def run(
     )
 
 
-def _dry_run(study: Any, root: Path, only: list[str], shots: list[int], as_json: bool) -> None:
+def _dry_run(
+    study: Any, root: Path, only: list[str], shots: list[int], retry: bool, verify: bool, as_json: bool
+) -> None:
     """Counts and estimates; writes nothing to the study's folder."""
     from oodles.describe import describe_status
     from oodles.grid import expand, select
     from oodles.models import require_training
-    from oodles.store import check_folder, check_identity
 
     grid = select(expand(study), only, shots)
-    check_folder(root, study.name, grid.suite.name)
-    check_identity(root)
     status = {row["run"]: row["status"] for row in describe_status(root, grid)}
     require_training("oodles run --dry-run")
     from oodles.budget import basis_lines, budget_of, describe_budget, sum_lines, table_of_counts, table_of_estimates
+    from oodles.launch import check_place, members_of
+    from oodles.preview import preview
+    from oodles.store import check_members
+    from oodles.worker import How
 
+    check_place(grid, root)
+    check_members(root, members_of(grid))
+    would = preview(grid, root, How(retry, verify))
     with _waiting() as say:
-        budget = budget_of(grid, [run for run, state in status.items() if state == "done"], say)
+        budget = budget_of(grid, [run for run, state in status.items() if state == "done"], say, would)
     if as_json:
         _print_json({"study": study.name, "out": str(root), **describe_budget(budget, status)})
         return
     _print_table("per run, counted", *table_of_counts(budget))
     _print_table("\nper run, estimated", *table_of_estimates(budget))
-    _tell("\n" + "\n".join([*sum_lines(budget, status), *basis_lines(budget)]))
+    _tell("\n" + "\n".join([*sum_lines(budget), *basis_lines(budget)]))
     if (root / "study.json").is_file() or len(status) <= LISTED:
-        would = [[run, state, "skip" if state == "done" else "run"] for run, state in status.items()]
-        _print_table(f"\n{root}", ["run", "status", "would"], would)
+        _print_table(f"\n{root}", ["run", "status", "would"], [[w.run, status[w.run], str(w)] for w in would])
 
 
 def _print_if_read(text: str, *, needed: bool = False) -> None:
