@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,14 +16,14 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from conftest import missing, oodles
+from conftest import missing, oodles, write_rows
 from oodles.contracts import Recipe
 from oodles.model.forward import causal_lm, hidden_states
 from oodles.model.load import attach_lora, load_tokenizer
 from oodles.model.tokens import start_tokens
 from oodles.runs import callback
 from oodles.runs.train import Candidates
-from oodles.store.folder import RunFolder, read_scores, run_folders
+from oodles.store.folder import RunFolder, read_scores, run_folders, write_json
 from oodles.study.budget import Budget, budget_of, describe_budget, in_units, rows, total
 from oodles.study.footprint import Shapes, draw_footprint, scoring_bytes, training_bytes
 from oodles.study.grid import expand
@@ -244,12 +245,82 @@ def test_the_dry_run_shows_counts_and_estimates(toy_study: Path, tmp_path: Path)
     ):
         assert text in dry.stdout
     assert "left to run" not in dry.stdout
+    assert re.search(r"home +8 +2 +4 +9 to 12 ", dry.stdout)  # no mean: the second run takes over step 0
     run(load_study(toy_study, ["grid.seeds=[0]"]), out)
     before = sorted(p.stat().st_mtime_ns for p in out.rglob("*"))
     again = oodles("run", toy_study, "--out", out, "--dry-run")
     assert "left to run: 1 run, 4 steps, 9 evaluations (and 3 of step 0 taken over" in again.stdout
-    assert [line.split()[1:] for line in again.stdout.splitlines()[-2:]] == [["done", "skip"], ["missing", "run"]]
+    assert [line.strip().split(maxsplit=2)[1:] for line in again.stdout.splitlines()[-2:]] == [
+        ["done", "skip"],
+        ["missing", "train: 4 steps, 9 evaluations, 3 taken over"],
+    ]
     assert sorted(p.stat().st_mtime_ns for p in out.rglob("*")) == before
+
+
+def test_the_dry_run_of_a_grown_study_is_what_the_run_does(toy_study: Path, tmp_path: Path) -> None:
+    """Test sets, a limit, steps: as many evaluations as then are committed, run by run; also for a smaller limit."""
+    out = tmp_path / "out"
+    sets = "eval.test_sets=['home', 'away', 'far']"
+    run(load_study(toy_study, [sets, "eval.limit=8"]), out)
+    path = toy_study.parent / "toy.toml"
+    path.write_text(path.read_text() + "\n" + LATE)
+    write_rows(path.parent / "late.csv", "late", 12)
+    more = "eval.test_sets=['home', 'away', 'far', 'late']"
+    steps = "eval.steps=[1, 2, 3]"
+    for overrides, action, trained in (
+        ([more, "eval.limit=8"], "score", 0),
+        ([more], "score", 0),
+        ([more, steps], "train again", 4),
+        ([more, steps, "grid.seeds=[0, 1, 2]"], "train", 4),
+        ([more, steps, "eval.limit=6"], "score", 0),
+        ([more, steps, "eval.limit=6", "grid.seeds=[0, 1, 2]"], "score", 0),
+    ):
+        given = [part for one in overrides for part in ("--set", one)]
+        told = json.loads(oodles("run", toy_study, "--out", out, "--dry-run", "--json", *given).stdout)
+        before = _committed(out)
+        outcome = run(load_study(toy_study, overrides), out)
+        after = _committed(out)
+        for one in told["runs"]:
+            left = one["left"]
+            new = after[one["run"]] - before.get(one["run"], 0)
+            assert left["evaluations"] + left["taken_over"] == new, one
+            assert one["would"].startswith(action) == (new > 0), one
+            assert left["steps"] == (trained if new else 0), one
+            assert one["run"] in (outcome.done if new else outcome.skipped)
+        assert any(one["left"]["evaluations"] for one in told["runs"])
+        again = oodles("run", toy_study, "--out", out, "--dry-run", *given).stdout
+        assert "left to run: 0 runs, 0 steps, 0 evaluations" in again
+        assert all(line.strip().endswith("skip") for line in again.splitlines()[-len(told["runs"]) :])
+    scores = [line for folder in run_folders(out) for line in read_scores(folder)]
+    assert {line["n"] for line in scores if line["test_set"] == "away"} == {6}  # the newest count, though fewer
+
+
+LATE = """[[test_sets]]
+name = "late"
+source = { file = "late.csv" }
+labels = { e = 0, c = 1 }
+drop = ["n"]
+"""
+
+
+def _committed(out: Path) -> dict[str, int]:
+    return {folder.name: len(folder.scores.read_text().splitlines()) for folder in run_folders(out)}
+
+
+def test_the_dry_run_tells_runs_that_are_left_alone(toy_study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(load_study(toy_study), out)
+    first, second = run_folders(out)
+    first.done.unlink()
+    write_json(first.failed, {"reason": "it broke", "log": "log.txt"})
+    second.spec.unlink()
+    told = json.loads(oodles("run", toy_study, "--out", out, "--dry-run", "--json").stdout)
+    left, refused = (one["would"] for one in told["runs"])
+    assert left == "leave: failed before (it broke); --retry-failed tries it again"
+    assert refused.startswith(f"refuse: {second.path}: has scores, but no spec.json")
+    assert told["left"]["evaluations"] == told["left"]["steps"] == 0
+    retried = oodles("run", toy_study, "--out", out, "--dry-run", "--retry-failed", "--json").stdout
+    assert json.loads(retried)["runs"][0]["would"].startswith("train: 4 steps, 0 evaluations")
 
 
 def test_the_dry_run_as_json(toy_study: Path, tmp_path: Path) -> None:

@@ -180,6 +180,18 @@ def test_an_outcome_is_not_done_while_evaluations_are_missing(
     assert "step 0, test set 'away' is still not evaluated, of 12 that are missing" in outcome.refused[0][1]
 
 
+def test_missing_records_are_counted_at_a_shared_step_0_too(toy_study: Path, tmp_path: Path) -> None:
+    """Step 0 is the same in both runs and is not analysed; its records are gone all the same."""
+    out = tmp_path / "out"
+    run(load_study(toy_study), out)
+    for folder in run_folders(out):
+        shutil.rmtree(folder.path / "records")
+    told = oodles("report", out, "--out", tmp_path / "report.html").stderr
+    for folder in run_folders(out):
+        n = len(read_scores(folder))
+        assert f"run {folder.name}: {n} of {n} evaluations have no records;" in told
+
+
 def test_what_may_be_deleted_stops_nothing(toy_study: Path, tmp_path: Path) -> None:
     """records/ and env.json: the study is analysed, reported and grown, by sets, by steps and by runs."""
     out = tmp_path / "out"
@@ -190,7 +202,10 @@ def test_what_may_be_deleted_stops_nothing(toy_study: Path, tmp_path: Path) -> N
     lines = folder.scores.read_text()
     analysed = oodles("analyse", out)
     assert analysed.returncode == 0, analysed.stderr
-    assert f"note: run {NAME}: 12 evaluations have no records; `oodles run --verify` recomputes them" in analysed.stderr
+    assert (
+        f"note: run {NAME}: 12 of 12 evaluations have no records; `oodles run --verify` recomputes them"
+        in analysed.stderr
+    )
     outcome = run(load_study(toy_study), out)  # all of every set, and another run, which could take over a step 0
     assert len(outcome.done) == 2
     assert folder.scores.read_text().startswith(lines)

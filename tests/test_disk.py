@@ -19,6 +19,7 @@ from oodles import disk
 from oodles.disk import disk_errors, disk_trouble, make_folder, staying
 from oodles.errors import DiskError, ModelError
 from oodles.store.folder import RunFolder, write_json
+from test_correlate import simulated
 
 
 def raised(error: Exception, cause: Exception | None = None) -> Exception:
@@ -84,6 +85,51 @@ with disk_errors(path):
     if "unshare" in done.stderr or "mount:" in done.stderr:
         missing(f"no mount namespace here: {done.stderr.strip()[:100]}")
     assert done.stderr.splitlines()[-1].startswith("oodles.errors.DiskError"), done.stderr
+
+
+READ_ONLY = """
+mount -t tmpfs none "$1" && mkdir "$1/held" && mount -o remount,ro "$1" || exit 9
+shift
+exec "$@"
+"""
+
+
+def test_a_read_only_disk_is_told_in_one_wording(toy_study: Path, tmp_path: Path) -> None:
+    """For real: a tmpfs that is mounted again read-only. No message names a file that only oodles knows."""
+    disk_at, table = tmp_path / "disk", tmp_path / "table.csv"
+    disk_at.mkdir()
+    simulated(runs=3).to_csv(table, index=False)
+    scored = ["score", "--model", "tiny-llama-untrained", "--suite", str(toy_study.parent / "toy.toml")]
+    commands = {
+        f"{disk_at}/new": (["run", str(toy_study), "--out", f"{disk_at}/new"], "choose another --out"),
+        f"{disk_at}/held": (["run", str(toy_study), "--out", f"{disk_at}/held"], "choose another --out"),
+        f"{disk_at}/sc": ([*scored, "--out", f"{disk_at}/sc"], "choose another --out"),
+        f"{disk_at}/a/r.html": (["report", str(table), "--out", f"{disk_at}/a/r.html"], "choose another --out"),
+        f"{disk_at}/results": (["analyse", str(table), "--out", f"{disk_at}/results"], "choose another --out"),
+        f"{disk_at}/pins": (
+            ["check", "--suite", str(toy_study.parent / "toy.toml"), "--pin", f"{disk_at}/pins"],
+            "choose another --pin",
+        ),
+    }
+    # one process for all of them: loading torch takes longer than what is told
+    code = f"""
+import sys; sys.path[:0] = {sys.path!r}
+from conftest import oodles
+for command in {[command for command, _ in commands.values()]!r}:
+    done = oodles(*command)
+    assert done.returncode == 2, done
+    print(done.stderr.strip())
+"""
+    inner = ["sh", "-c", READ_ONLY, "sh", str(disk_at), sys.executable, "-c", code]
+    command = ["unshare", "--mount", "--map-root-user", *inner]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 9 or "unshare:" in done.stderr:
+        missing(f"no mount namespace here: {done.stderr.strip()[:100]}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        f"DiskError: {place}: cannot be written (Read-only file system); make the folder writable, or {elsewhere}"
+        for place, (_, elsewhere) in commands.items()
+    ]
 
 
 def test_a_folder_that_is_moved_is_not_made_again(tmp_path: Path) -> None:

@@ -37,6 +37,17 @@ def test_importing_oodles_loads_nothing_heavy() -> None:
     assert not modules_after("import oodles") & set(HEAVY)
 
 
+def test_python_m_oodles_is_the_command_line() -> None:
+    """Without torch, and with the script's name in its usage."""
+    command = [sys.executable, "-X", "importtime", "-m", "oodles", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "Usage: oodles [OPTIONS] COMMAND" in done.stdout
+    assert "oodles.cli" in done.stderr
+    assert "torch" not in done.stderr
+    refused = subprocess.run([sys.executable, "-m", "oodles", "runn"], capture_output=True, text=True, check=False)
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+
+
 def test_public_names() -> None:
     assert sorted(oodles.__all__) == [
         "Evaluator",

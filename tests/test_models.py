@@ -74,9 +74,9 @@ import time
 from huggingface_hub import HfApi
 from transformers import AutoConfig, AutoTokenizer  # slow to import, and not what is timed
 from oodles.errors import ModelError
-from oodles.model.load import load_config, load_tokenizer
+from oodles.model.load import load_config, load_tokenizer, precision_of
 from oodles.contracts import ModelSpec
-for load in (load_config, load_tokenizer):
+for load in (load_config, load_tokenizer, precision_of):
     start = time.monotonic()
     try:
         load(ModelSpec(label="none", source="org/none"))
@@ -96,12 +96,14 @@ def test_a_hub_out_of_reach_is_told_within_seconds_and_in_whole_sentences(tmp_pa
             env = {**os.environ, "HF_ENDPOINT": hub, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path)}
             command = [sys.executable, "-c", NO_NETWORK]
             done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
-            for line, most in zip(done.stdout.splitlines(), (20, 5), strict=True):  # it is asked once
+            ends = ["in the cache; check the network, or give the model's folder"] * 2
+            ends.append(f"{ends[0]}; or set [train] precision (--precision) to fp32, bf16 or fp16")
+            for line, most, end in zip(done.stdout.splitlines(), (20, 5, 5), ends, strict=True):  # it is asked once
                 seconds, told = line.split(" ", 1)
                 assert int(seconds) <= most
                 assert told.startswith(f"model 'org/none' cannot be loaded: {hub} cannot be reached (")
                 assert why in told
-                assert told.endswith("in the cache; check the network, or give the model's folder")
+                assert told.endswith(end)
 
 
 def test_damaged_weights_are_one_line(tiny_model: Path, tmp_path: Path) -> None:

@@ -40,7 +40,12 @@ def test_ordinary_names() -> None:
         assert check_name(name, "a") == name == as_name(name)
 
 
-@pytest.mark.parametrize("name", ["../../x", "a/b", "n" * 300, "a b"])
+def test_the_length_of_a_name_is_told_in_bytes() -> None:
+    with pytest.raises(ConfigError, match=r"180 bytes; expected at most 150 bytes$"):
+        check_name("é" * 90, "the name")
+
+
+@pytest.mark.parametrize("name", ["../../x", "a/b", "n" * 300, "a b", ""])
 def test_the_name_of_a_scored_run(toy_suite: Path, tiny_model: Path, name: str) -> None:
     folder = toy_suite.parent
     before = everything(folder)

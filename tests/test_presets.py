@@ -301,7 +301,7 @@ def test_a_model_out_of_reach_needs_its_precision_said(toy_study: Path) -> None:
     assert done.returncode == 2
     (line,) = done.stderr.strip().splitlines()
     assert "model 'org/none' cannot be loaded" in line
-    assert "set [train] precision" in line
+    assert line.endswith("; or set [train] precision (--precision) to fp32, bf16 or fp16")
     assert oodles("run", *study, "--dry-run", "--set", "train.precision=bf16").returncode == 0
 
 

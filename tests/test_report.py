@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 from oodles.errors import DataError, StoreError
-from oodles.show import report
 from oodles.show.report import write_report
+from oodles.show.suites import report
 from oodles.stats.analysis import analyse
 from oodles.stats.changes import changes
 from oodles.stats.correlate import PartialCorrelations, partial_correlations
@@ -267,7 +267,7 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(StoreError, match=r"report\.html: cannot be written \(No space left"):
+    with pytest.raises(StoreError, match=r"report\.html: cannot be written \(no space left on the disk"):
         write_report(table, result, path)
     assert path.read_bytes() == old
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]

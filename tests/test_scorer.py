@@ -330,11 +330,41 @@ def test_checkpoints_are_found_by_their_step(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         if name != "checkpoint-3":
             (tmp_path / name / "adapter_config.json").write_text("{}")
-    assert [c.step for c in find_checkpoints(tmp_path)] == [7, 9, 10, 200]
+    told: list[str] = []
+    assert [c.step for c in find_checkpoints(tmp_path, told.append)] == [7, 9, 10, 200]
+    assert told == [f"note: {tmp_path}/checkpoint-3: left out, it has no adapter_config.json and no config.json"]
     (tmp_path / "step-9").mkdir()
     (tmp_path / "step-9" / "config.json").write_text("{}")
     with pytest.raises(ModelError, match="are both step 9"):
         find_checkpoints(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ('{"r": 8, "base_model_name_or_path": "x"}', "has no peft_type; expected the kind of adapter, such as LORA"),
+        ('{"peft_type": "LORRA"}', "peft_type is LORRA; expected the kind of adapter, such as LORA"),
+        ("{", "cannot be read (Expecting property name"),
+    ],
+)
+def test_an_adapter_of_no_kind_is_refused_and_leaves_nothing(
+    config: str, problem: str, trained: Path, tmp_path: Path
+) -> None:
+    source = RunFolder(trained / "four" / "runs" / f"{TINY}_home_0_8")
+    (tmp_path / "t" / "checkpoint-5").mkdir(parents=True)
+    shutil.copyfile(
+        source.adapter(2) / "adapter_model.safetensors", tmp_path / "t/checkpoint-5/adapter_model.safetensors"
+    )
+    (tmp_path / "t" / "checkpoint-5" / "adapter_config.json").write_text(config)
+    (tmp_path / "t" / "checkpoint-6").mkdir()
+    arguments = ["score", "--model", TINY, "--checkpoints", tmp_path / "t", "--suite", trained / "suite.toml"]
+    done = oodles(*arguments, "--out", tmp_path / "deep" / "sc")
+    assert done.returncode == 2, done.stderr
+    note, line = done.stderr.strip().splitlines()
+    assert note.startswith(f"note: {tmp_path}/t/checkpoint-6: left out, it has no adapter_config.json")
+    assert f"{tmp_path}/t/checkpoint-5/adapter_config.json: {problem}" in line
+    assert line.endswith("restore the file, or remove the adapter's folder")
+    assert {path.name for path in tmp_path.iterdir()} == {"t"}
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from oodles.errors import DiskError, OodlesError, StoreError
+from oodles.errors import DiskError, OodlesError, StoreError, first_line
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 GONE = (errno.EROFS, errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.ENOTCONN)
 TROUBLE = (*FULL, *GONE, errno.EMFILE, errno.ENFILE)  # the disk's, or the machine's: not a run's
+FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
+ELSEWHERE = "choose another --out"
+ASIDE = re.compile(r"\..*\.(part|lock)")  # names that a user has never seen
 CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # what some disks say of folders
 CODED = re.compile(r"\b(?:os error|errno) (\d+)", flags=re.IGNORECASE)  # as Rust and Arrow tell an error's number
 TORN = ("PytorchStreamWriter", "unexpected pos", "basic_ios", "iostream")  # as torch tells that it could not write
@@ -26,31 +29,48 @@ PROBE = 1 << 16  # bytes: a disk without them is full
 
 
 @contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """Disk trouble as one line that names the place; every write goes through here."""
+def disk_errors(path: Path, elsewhere: str = ELSEWHERE) -> Iterator[None]:
+    """Disk trouble as one line that names the place; every write goes through here.
+
+    `elsewhere` is how a user chooses another place.
+    """
     _check_place(path)
     try:
         yield
     except OSError as error:
         _check_place(path)
-        raise _disk_error(path, error.errno, error.strerror or str(error)) from None
+        raise _disk_error(path, error.errno, error.strerror or first_line(error), elsewhere) from None
     except OodlesError:
         raise
     except Exception as error:
-        trouble = disk_trouble(error, path)
+        trouble = disk_trouble(error, path, elsewhere)
         if trouble is None:
             raise
         raise trouble from None
 
 
-def _disk_error(path: object, number: int | None, reason: str) -> DiskError:
+def _disk_error(path: Path, number: int | None, reason: str, elsewhere: str) -> DiskError:
+    advice = f"check the folder and its disk, then run the same command again, or {elsewhere}"
     if number in FULL:
-        reason = "no space left on the disk (or no inodes)"
-        return DiskError(f"{path}: {reason}; free some and run the same command again, or choose another --out")
-    return DiskError(f"{path}: cannot be written ({reason}); check the disk, then run the same command again")
+        reason = "no space left on the disk, or no inodes"
+        advice = f"free some, then run the same command again, or {elsewhere}"
+    elif number in FORBIDDEN:
+        advice = f"make the folder writable, or {elsewhere}"
+    return DiskError(f"{_known_to_users(path)}: cannot be written ({reason}); {advice}")
 
 
-def disk_trouble(error: BaseException, path: Path) -> DiskError | None:
+def _known_to_users(path: Path) -> Path:
+    """A path up to what only oodles knows: files that are written aside, and locks.
+
+    >>> _known_to_users(Path("runs/a/locks/.2f30.lock"))
+    PosixPath('runs/a')
+    """
+    shown = next((p.parent for p in (*reversed(path.parents), path) if ASIDE.fullmatch(p.name)), path)
+    shown = shown.parent if shown.parent.name == "locks" and shown.suffix == ".json" else shown  # a lock itself
+    return shown.parent if shown.name == "locks" else shown
+
+
+def disk_trouble(error: BaseException, path: Path, elsewhere: str = ELSEWHERE) -> DiskError | None:
     """What is wrong with the disk, if that is what an error comes from, however it was wrapped; None if it is not.
 
     Libraries hide the number of the error, and torch says nothing of it at all: then the disk itself is asked.
@@ -58,12 +78,14 @@ def disk_trouble(error: BaseException, path: Path) -> DiskError | None:
     for one in _causes(error):
         number = one.errno if isinstance(one, OSError) else _told_in(str(one))
         if number in TROUBLE:
-            return _disk_error(getattr(one, "filename", None) or path, number, os.strerror(number))
+            place = getattr(one, "filename", None)
+            place = Path(os.fsdecode(place)) if isinstance(place, (str, bytes)) else path
+            return _disk_error(place, number, os.strerror(number), elsewhere)
     number = _ask_disk(path)
     if number is not None:
-        return _disk_error(path, number, os.strerror(number))
+        return _disk_error(path, number, os.strerror(number), elsewhere)
     if any(word in str(one) for one in _causes(error) for word in TORN):
-        return _disk_error(path, None, "not whole; often no space is left")
+        return _disk_error(path, None, "not whole; often no space is left", elsewhere)
     return None
 
 

@@ -34,8 +34,9 @@ def check_name(name: str, what: str) -> str:
     """The name, if it can become a path; `what` says where it stands and what it names."""
     if is_name(name):
         return name
-    if len(name.encode(errors="replace")) > LONGEST:
-        raise ConfigError(f"{what} is '{shown(name)}', {len(name)} characters; expected at most {LONGEST} bytes")
+    size = len(name.encode(errors="replace"))
+    if size > LONGEST:
+        raise ConfigError(f"{what} is '{shown(name)}', {size} bytes; expected at most {LONGEST} bytes")
     if name.startswith("."):
         raise ConfigError(f"{what} is '{shown(name)}', which begins with a dot; expected {RULE}, no dot first")
     raise ConfigError(f"{what} is '{shown(name)}'; expected {RULE}")

@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from oodles.errors import StoreError, shown
+from oodles.disk import disk_errors
+from oodles.errors import StoreError
 
 
 def write_aside(path: Path, write: Callable[[Path], object]) -> Path:
     """Let `write` fill a file beside `path`, then put it there in one step; a full disk leaves what was there."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(aside)
-        aside.replace(path)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written ({error.strerror or shown(error)}); choose another name") from None
-    finally:
-        with suppress(OSError):  # the folder may not be there, or not be writable: told already
-            aside.unlink(missing_ok=True)
+    with disk_errors(path):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write(aside)
+            aside.replace(path)
+        finally:
+            with suppress(OSError):  # the folder may not be there, or not be writable: told already
+                aside.unlink(missing_ok=True)
     return path
 
 
@@ -36,7 +36,7 @@ def check_target(path: Path, is_ours: Callable[[Path], bool], inputs: Iterable[P
     is_ours : tells of a file that is there whether oodles wrote it.
     inputs : files that are read.
     """
-    try:
+    with disk_errors(path):
         if not os.path.lexists(path):
             return
         if not path.is_file():
@@ -44,8 +44,6 @@ def check_target(path: Path, is_ours: Callable[[Path], bool], inputs: Iterable[P
         if any(source.exists() and path.samefile(source) for source in inputs):
             raise StoreError(f"{path}: is read, so it cannot be written too; choose another name")
         ours = not path.stat().st_size or is_ours(path)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written ({error.strerror}); choose another name") from None
     if not ours:
         raise StoreError(f"{path}: is there and was not written by oodles; choose another name, or remove it")
 

@@ -102,7 +102,7 @@ def pin_suite(suite: Suite, path: Path) -> None:
 def write_pins(pins: Mapping[str, Pins], path: Path) -> None:
     """Write the file that `rows` names."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with disk_errors(path):
+    with disk_errors(path, "choose another --pin"):
         try:
             with aside.open("wb") as handle:
                 np.savez_compressed(handle, **{f"{PREFIX}{name}": rows for name, rows in pins.items()})  # type: ignore[arg-type]

@@ -524,7 +524,7 @@ def run(
     loaded = _load_study(study, override or [], data)
     root = out or Path(loaded.out)
     if dry_run:
-        _dry_run(loaded, root, only or [], shots or [], as_json)
+        _dry_run(loaded, root, only or [], shots or [], retry, verify, as_json)
         return
     _run(
         loaded,
@@ -539,18 +539,18 @@ def run(
     )
 
 
-def _dry_run(study: Any, root: Path, only: list[str], shots: list[int], as_json: bool) -> None:
+def _dry_run(
+    study: Any, root: Path, only: list[str], shots: list[int], retry: bool, verify: bool, as_json: bool
+) -> None:
     """Counts and estimates; writes nothing to the study's folder."""
     from oodles.model.load import require_training
-    from oodles.store.folder import check_folder, check_identity
     from oodles.study.describe import describe_status
     from oodles.study.grid import expand, select
 
     grid = select(expand(study), only, shots)
-    check_folder(root, study.name, grid.suite.name)
-    check_identity(root)
     status = {row["run"]: row["status"] for row in describe_status(root, grid)}
     require_training("oodles run --dry-run")
+    from oodles.store.folder import check_members
     from oodles.study.budget import (
         basis_lines,
         budget_of,
@@ -559,18 +559,23 @@ def _dry_run(study: Any, root: Path, only: list[str], shots: list[int], as_json:
         table_of_counts,
         table_of_estimates,
     )
+    from oodles.study.launch import check_place, members_of
+    from oodles.study.preview import preview
+    from oodles.study.worker import How
 
+    check_place(grid, root)
+    check_members(root, members_of(grid))
+    would = preview(grid, root, How(retry, verify))
     with _waiting() as say:
-        budget = budget_of(grid, [run for run, state in status.items() if state == "done"], say)
+        budget = budget_of(grid, [run for run, state in status.items() if state == "done"], say, would)
     if as_json:
         _print_json({"study": study.name, "out": str(root), **describe_budget(budget, status)})
         return
     _print_table("per run, counted", *table_of_counts(budget))
     _print_table("\nper run, estimated", *table_of_estimates(budget))
-    _tell("\n" + "\n".join([*sum_lines(budget, status), *basis_lines(budget)]))
+    _tell("\n" + "\n".join([*sum_lines(budget), *basis_lines(budget)]))
     if (root / "study.json").is_file() or len(status) <= LISTED:
-        would = [[run, state, "skip" if state == "done" else "run"] for run, state in status.items()]
-        _print_table(f"\n{root}", ["run", "status", "would"], would)
+        _print_table(f"\n{root}", ["run", "status", "would"], [[w.run, status[w.run], str(w)] for w in would])
 
 
 def _print_if_read(text: str, *, needed: bool = False) -> None:
@@ -644,7 +649,9 @@ def score(
     precision: Annotated[
         str, typer.Option("--precision", help="auto (as the weights are published), fp32, bf16 or fp16.")
     ] = "auto",
-    run: Annotated[str, typer.Option("--run", help="Name of the run; default from the model and its folder.")] = "",
+    run: Annotated[
+        str | None, typer.Option("--run", help="Name of the run; default from the model and its folder.")
+    ] = None,
     out: Out = None,
     runs: Annotated[
         Path | None, typer.Option("--runs", help="The folder of a finished study, to which --add-test-set adds.")
@@ -667,7 +674,7 @@ def score(
     if runs is not None:
         given = {"--model": model, "--adapter": adapter, "--checkpoints": checkpoints, "--out": out, "--run": run}
         for name, value in given.items():
-            if value:
+            if value is not None:
                 raise ConfigError(f"oodles score: {name} does not go with --runs, which knows its models")
         if not add_test_set:
             raise ConfigError("oodles score --runs: which test set? give --add-test-set NAME")
@@ -689,7 +696,7 @@ def score(
 
     points: tuple[Checkpoint, ...] = (Checkpoint(step=0),)
     if checkpoints is not None:
-        points = find_checkpoints(checkpoints)
+        points = find_checkpoints(checkpoints, _say)
     elif adapter is not None:
         points = (Checkpoint.at(adapter),)
     with _interruptible(f"stopped; the same command goes on from what is in {out}"):

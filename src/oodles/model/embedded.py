@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oodles.disk import cache_dir
-from oodles.errors import MissingExtraError, ModelError, OodlesError, StoreError, first_line, nearest
+from oodles.disk import cache_dir, disk_errors
+from oodles.errors import MissingExtraError, ModelError, first_line, nearest
 from oodles.hashes import file_hash
 
 Say = Callable[[str], None]
@@ -100,31 +100,16 @@ def check_fetched(label: str) -> None:
 @contextmanager
 def _filled_aside(folder: Path) -> Iterator[Path]:
     """A folder to fill that appears under its name only when it is complete."""
-    try:
+    with disk_errors(folder, "set OODLES_CACHE to another folder"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
-    except OSError as error:
-        raise StoreError(
-            f"{folder.parent}: cannot be written ({error.strerror}); set OODLES_CACHE to another folder"
-        ) from None
-    try:
-        yield aside
-        if not folder.exists():  # another process may have been quicker
-            aside.chmod(0o755)
-            aside.rename(folder)
-    except OodlesError:
-        raise
-    except Exception as error:  # a library that meets a full disk says so in its own way
-        if not isinstance(error, OSError) and "No space left" not in str(error) and not _is_full(aside):
-            raise
-        reason = getattr(error, "strerror", None) or first_line(error)
-        raise StoreError(f"{folder}: cannot be written ({reason}); free some space or set OODLES_CACHE") from None
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-
-
-def _is_full(folder: Path) -> bool:
-    return shutil.disk_usage(folder).free < 1 << 16
+        try:
+            yield aside
+            if not folder.exists():  # another process may have been quicker
+                aside.chmod(0o755)
+                aside.rename(folder)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
 
 
 # SmolLM2-135M-Instruct, 4-bit, from a package that carries its weights

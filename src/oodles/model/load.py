@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from oodles.contracts import Lora, ModelSpec, Precision, content_hash
 from oodles.errors import MissingExtraError, ModelError, OodlesError, first_line, nearest, shown
 from oodles.model.embedded import EMBEDDED, MADE_HERE, check_fetched, fetch, is_fetched, known_hash, model_folder
-from oodles.model.presets import BYTES, PRESETS, preset_of
+from oodles.model.presets import PRESETS, preset_of
 from oodles.names import as_name, check_name
 from oodles.shapes import load_json, misfit
 from oodles.suite.hub import unreachable
@@ -134,12 +134,12 @@ def require_training(what: str) -> None:
         raise MissingExtraError(what, "train") from None
 
 
-def load_config(spec: ModelSpec) -> Any:
-    """The model's config; needs transformers, no torch."""
+def load_config(spec: ModelSpec, instead: str = "") -> Any:
+    """The model's config; needs transformers, no torch. `instead` is what else to do where it is out of reach."""
     _require_transformers("reading a model's config")
     from transformers import AutoConfig
 
-    return _from_pretrained(AutoConfig, spec)
+    return _from_pretrained(AutoConfig, spec, instead)
 
 
 def load_tokenizer(spec: ModelSpec) -> Any:
@@ -193,16 +193,16 @@ def precision_of(spec: ModelSpec, precision: Precision = "auto") -> Precision:
         return preset.precision
     if spec.source in EMBEDDED:
         return "fp32"  # they are written so, here
-    stated = _stated_dtype(spec)
+    say_it = "set [train] precision (--precision) to fp32, bf16 or fp16"
+    stated = _stated_dtype(spec, say_it)
     if stated not in DTYPES:
         raise ModelError(
-            f"model '{spec.label}': its config states dtype {stated}, expected {', '.join(DTYPES)};"
-            f" set [train] precision (--precision) to {', '.join(BYTES)}"
+            f"model '{spec.label}': its config states dtype {stated}, expected {', '.join(DTYPES)}; {say_it}"
         )
     return DTYPES[stated]
 
 
-def _stated_dtype(spec: ModelSpec) -> str:
+def _stated_dtype(spec: ModelSpec, instead: str) -> str:
     """A folder's config is read as it stands, so that a study can be expanded without transformers."""
     if Path(spec.source).is_dir():
         try:
@@ -213,7 +213,7 @@ def _stated_dtype(spec: ModelSpec) -> str:
         if found:
             raise ModelError(f"{spec.source}: its config.json cannot be read ({found}); write it anew")
         return str(held.get("dtype") or held.get("torch_dtype") or "float32")
-    return str(load_config(spec).dtype or "float32").removeprefix("torch.")
+    return str(load_config(spec, instead).dtype or "float32").removeprefix("torch.")
 
 
 def slow_here(spec: ModelSpec, precision: str) -> str:
@@ -292,7 +292,7 @@ def _stores_transposed(model: torch.nn.Module, targets: tuple[str, ...]) -> bool
     return any(isinstance(module, Conv1D) and name.endswith(ends) for name, module in model.named_modules())
 
 
-def _from_pretrained(kind: Any, spec: ModelSpec, **more: Any) -> Any:
+def _from_pretrained(kind: Any, spec: ModelSpec, instead: str = "", **more: Any) -> Any:
     """What `kind` loads: from a folder, the hub, or only the cache if the hub gives no answer.
 
     Unless trust_remote_code is False, transformers may ask on the terminal.
@@ -300,7 +300,7 @@ def _from_pretrained(kind: Any, spec: ModelSpec, **more: Any) -> Any:
     path, revision = model_path(spec), _commit(spec)
     away = "" if Path(path).is_dir() or _switched_off() else unreachable(path, revision)
     more |= {"revision": revision, "cache_dir": _cache(), "trust_remote_code": False, "local_files_only": bool(away)}
-    with _quiet_loading(), _as_model_error(spec, away):
+    with _quiet_loading(), _as_model_error(spec, away, instead):
         return kind.from_pretrained(path, **more)
 
 
@@ -312,8 +312,8 @@ def _commit(spec: ModelSpec) -> str:
 
 
 @contextlib.contextmanager
-def _as_model_error(spec: ModelSpec, away: str = "") -> Iterator[None]:
-    """One line for what goes wrong; `away` says why the hub was not asked."""
+def _as_model_error(spec: ModelSpec, away: str = "", instead: str = "") -> Iterator[None]:
+    """One line for what goes wrong; `away` says why the hub was not asked, `instead` what else to do then."""
     from safetensors import SafetensorError
 
     try:
@@ -324,8 +324,10 @@ def _as_model_error(spec: ModelSpec, away: str = "") -> Iterator[None]:
         raise
     except Exception as error:  # of a file that is damaged or of another kind the libraries say so in many ways
         reason = _plainly(" ".join(str(error).split()) or type(error).__name__, away)
-        offline = "; the hub is switched off (HF_HUB_OFFLINE)" if _switched_off() else ""
-        raise ModelError(f"model '{spec.source}' cannot be loaded: {reason}{offline}") from None
+        told = [f"model '{spec.source}' cannot be loaded: {reason.rstrip('.')}"]
+        told += ["the hub is switched off (HF_HUB_OFFLINE)"] if _switched_off() else []
+        told += [f"or {instead}"] if instead and (away or isinstance(error, OSError)) else []  # so a file is missing
+        raise ModelError("; ".join(told)) from None
 
 
 def _plainly(reason: str, away: str) -> str:

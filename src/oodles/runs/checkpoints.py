@@ -13,7 +13,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from oodles.audit.audit import audit_data, stop_on_errors
 from oodles.contracts import Evaluation, ModelSpec, Pattern, Precision, PromptSet, Suite, describe_text, role_of
 from oodles.disk import staying
-from oodles.errors import ConfigError, ModelError, StoreError, first_line, nearest
+from oodles.errors import ConfigError, ModelError, StoreError, first_line, nearest, shown
 from oodles.model.forward import Plan
 from oodles.model.load import free_memory, load_model, load_tokenizer, precision_of, resolve_model
 from oodles.model.scoring import predict, prepare_all
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     import torch
 
 SCORES = "scores"  # the study that a folder of scored models belongs to
+CONFIGS = ("adapter_config.json", "config.json")  # of an adapter, of a model
 STEP = re.compile(r"(?:checkpoint|step)[-_]?(\d+)$|^(\d+)$")
 
 
@@ -73,14 +74,14 @@ class Checkpoint:
     @classmethod
     def at(cls, path: Path) -> Checkpoint:
         """A single adapter or model folder; its step is in its name, or 0."""
-        if not any((path / name).is_file() for name in ("adapter_config.json", "config.json")):
-            raise ModelError(f"{path}: no adapter_config.json and no config.json; expected an adapter's folder")
+        if not any((path / name).is_file() for name in CONFIGS):
+            raise ModelError(f"{path}: no {' and no '.join(CONFIGS)}; expected an adapter's folder")
         match = STEP.search(path.resolve().name)
         return cls(step=int(match[1] or match[2]) if match else 0, path=path)
 
     @property
     def is_adapter(self) -> bool:
-        return self.path is not None and (self.path / "adapter_config.json").is_file()
+        return self.path is not None and (self.path / CONFIGS[0]).is_file()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,14 +95,17 @@ class Scored:
     broken: tuple[tuple[int, str], ...] = ()  # step and reason
 
 
-def find_checkpoints(folder: Path) -> tuple[Checkpoint, ...]:
-    """The checkpoints below a folder, by step: `checkpoint-N`, `step-N` or `N`."""
+def find_checkpoints(folder: Path, say: Callable[[str], None] = lambda _: None) -> tuple[Checkpoint, ...]:
+    """The checkpoints below a folder, by step: `checkpoint-N`, `step-N` or `N`; those without a model are told."""
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder; expected one with checkpoint-N or step-N folders")
     found: dict[int, Checkpoint] = {}
     for path in sorted(p for p in folder.iterdir() if p.is_dir()):
         match = STEP.search(path.name)
-        if match is None or not any((path / name).is_file() for name in ("adapter_config.json", "config.json")):
+        if match is None:
+            continue
+        if not any((path / name).is_file() for name in CONFIGS):
+            say(f"note: {path}: left out, it has no {' and no '.join(CONFIGS)}")
             continue
         step = int(match[1] or match[2])
         if step in found:
@@ -114,10 +118,26 @@ def find_checkpoints(folder: Path) -> tuple[Checkpoint, ...]:
 
 def base_of(checkpoint: Checkpoint) -> str:
     """The base model that an adapter names."""
-    name = read_json(Path(str(checkpoint.path)) / "adapter_config.json").get("base_model_name_or_path")
+    name = _adapter_config(Path(str(checkpoint.path))).get("base_model_name_or_path")
     if not name:
         raise ModelError(f"{checkpoint.path}: the adapter names no base model; say which with --model")
     return str(name)
+
+
+def _adapter_config(folder: Path) -> dict[str, Any]:
+    """What an adapter says of itself; refused if PEFT could not tell its kind."""
+    from peft import PeftType
+
+    file, advice = folder / CONFIGS[0], "restore the file, or remove the adapter's folder"
+    try:
+        held = read_json(file, advice=advice)
+    except StoreError as error:
+        raise ModelError(str(error)) from None
+    kind, known = held.get("peft_type"), [one.value for one in PeftType]
+    if kind not in known:
+        found = "has no peft_type" if kind is None else f"peft_type is {shown(kind)}"
+        raise ModelError(f"{file}: {found}; expected the kind of adapter, such as LORA; {advice}")
+    return held
 
 
 def score_model(
@@ -126,7 +146,7 @@ def score_model(
     *,
     model: str = "",
     checkpoints: Sequence[Checkpoint] = (Checkpoint(step=0),),
-    run: str = "",
+    run: str | None = None,
     in_domain: str = "",
     pattern: str = "",
     evaluation: Evaluation | None = None,
@@ -135,7 +155,7 @@ def score_model(
 ) -> Scored:
     """Score a suite with a model at one or several steps, into the run folder `<out>/runs/<run>`."""
     evaluation = _with_in_domain(evaluation or Evaluation(), in_domain)
-    if run:
+    if run is not None:
         check_name(run, "oodles score: --run")
     if not model and not checkpoints[0].is_adapter:
         raise ConfigError("oodles score: which model? give --model, or checkpoints whose adapters name their base")
@@ -153,7 +173,7 @@ def score_model(
     name = run or as_name("_".join(filter(None, [spec.label, in_domain, _label(checkpoints)])))
     folder = RunFolder(out / "runs" / name)
     check_folder(out, SCORES, suite.name)  # before anything is written, a lock included
-    with holding(folder.lock), staying(out), _left_as_it_was(folder):
+    with _no_new_folders(out), holding(folder.lock), staying(out), _left_as_it_was(folder):
         with held_briefly(out / ".study.lock"):
             claim_folder(out, SCORES, suite.name)
         for lost in mend_scores(folder):
@@ -198,6 +218,19 @@ def _left_as_it_was(folder: RunFolder) -> Iterator[None]:
             with held_briefly(folder.root / ".study.lock"):
                 shutil.rmtree(folder.path, ignore_errors=True)
                 _unclaim(folder)
+        raise
+
+
+@contextmanager
+def _no_new_folders(out: Path) -> Iterator[None]:
+    """A call that is refused leaves no empty folder: the outermost last, once the lock in it is given back."""
+    fresh = [path for path in (out / "locks", out, *out.parents) if not path.exists()]
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # what others have begun to write there stays
+            for path in fresh:
+                path.rmdir()
         raise
 
 
@@ -452,6 +485,7 @@ def _with_adapter(adapted: Any, base: Any, checkpoint: Checkpoint) -> Any:
     from peft import PeftModel
 
     name = f"step{checkpoint.step}"
+    _adapter_config(Path(str(checkpoint.path)))
     if not (Path(str(checkpoint.path)) / "adapter_model.safetensors").is_file():
         raise ModelError(
             f"{checkpoint.path}: no adapter_model.safetensors; pickled adapters are not loaded, convert it"
@@ -466,7 +500,7 @@ def _with_adapter(adapted: Any, base: Any, checkpoint: Checkpoint) -> Any:
             adapted.delete_adapter(old)
     except Exception as error:  # PEFT, torch and safetensors say so in many ways
         raise ModelError(
-            f"{checkpoint.path}: the adapter is damaged or does not fit the model: {first_line(error)};"
-            " restore or remove it"
+            f"{checkpoint.path}: the adapter is damaged or does not fit the model ({type(error).__name__}:"
+            f" {first_line(error)}); restore or remove it"
         ) from None
     return adapted

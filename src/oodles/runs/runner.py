@@ -21,6 +21,7 @@ from oodles.store.folder import (
     RunFolder,
     begin_run,
     check_adapter,
+    damage_of,
     keep_members,
     log_line,
     read_scores,
@@ -38,8 +39,7 @@ def run_one(
     job: PlannedRun, suite: Suite, folder: RunFolder, listener: Listener, earlier: list[RunFolder], stop: Stop
 ) -> None:
     """One run from its spec to its finished folder; what is there already is neither trained nor scored again."""
-    missing = {step for step, _ in lacking(job, suite, folder)}
-    untrained = sorted(step for step in missing if not folder.adapter(step).is_dir())
+    untrained = untrained_of(lacking(job, suite, folder), folder)
     if untrained or folder.status != "done":
         _begin_before(folder, untrained)
         _train(job, suite, folder, listener, earlier, stop)
@@ -64,6 +64,17 @@ def lacking(job: PlannedRun, suite: Suite, folder: RunFolder) -> set[tuple[int, 
         for name, prompts in wanted.items()
         if (step, name, prompts) not in held
     }
+
+
+def untrained_of(missing: set[tuple[int, str]], folder: RunFolder) -> list[int]:
+    """The steps that must be trained for what is missing: no adapter of theirs was kept."""
+    return sorted({step for step, _ in missing if not folder.adapter(step).is_dir()})
+
+
+def start_of(folder: RunFolder, untrained: list[int]) -> int:
+    """The step from which training would go on; reads only."""
+    usable = [path for path in checkpoints(folder) if not untrained or int(path.name) <= untrained[0]]
+    return next((int(path.name) for path in reversed(usable) if not damage_of(path)), 0)
 
 
 def _begin_before(folder: RunFolder, untrained: list[int]) -> None:

@@ -6,7 +6,6 @@ What is damaged is named, with what was lost, and the rest is read.
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +22,7 @@ from oodles.store.folder import (
     Scores,
     members_file,
     read_json,
+    read_scores,
     read_spec,
     records_are_whole,
     records_file,
@@ -175,10 +175,17 @@ class _Notes:
     """What could not be read."""
 
     lost: list[str] = field(default_factory=list)
-    missing: Counter[str] = field(default_factory=Counter)  # evaluations without records, by run
+    missing: dict[str, str] = field(default_factory=dict)  # how many evaluations have no records, by run
 
     def add(self, text: str) -> None:
         self.lost.append(text)
+
+    def add_missing(self, folder: RunFolder) -> None:
+        """A run lacks records: all it lacks are counted, also those that nobody asks for, e.g. of a shared step 0."""
+        if folder.name not in self.missing:
+            lines = read_scores(folder)
+            absent = sum(not records_file(folder, line).exists() for line in lines)
+            self.missing[folder.name] = f"{absent} of {len(lines)}"
 
     def nothing(self, root: Path, what: str) -> StoreError:
         """Why there is nothing to read."""
@@ -190,8 +197,8 @@ class _Notes:
     def texts(self) -> list[str]:
         """One line for each loss."""
         missing = [
-            f"run {run}: {count} evaluations have no records; `oodles run --verify` recomputes them"
-            for run, count in self.missing.items()
+            f"run {run}: {how_many} evaluations have no records; `oodles run --verify` recomputes them"
+            for run, how_many in self.missing.items()
         ]
         return [*self.lost, *missing]
 
@@ -465,7 +472,7 @@ def _record(
     """The records of an evaluation, or these columns of them; None, and a note, if they are damaged."""
     path = records_file(folder, line)
     if not path.exists():
-        notes.missing[folder.name] += 1
+        notes.add_missing(folder)
         return None
     try:
         if not records_are_whole(folder, line):

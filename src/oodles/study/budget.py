@@ -7,6 +7,7 @@ time, memory and bytes on disk are estimates: see footprint.py for what follows 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
@@ -25,6 +26,7 @@ from oodles.runs.schedule import schedule_of, step_count
 from oodles.runs.train import Candidates, encode_shots
 from oodles.study.footprint import Footprint, device_name, draw_footprint, resident_bytes, scoring_bytes, training_bytes
 from oodles.study.grid import Grid
+from oodles.study.preview import Would
 from oodles.suite.patterns import render
 from oodles.suite.render import render_sets
 
@@ -81,7 +83,9 @@ class RunBudget:
 
     run: str
     group: Group
-    cost: Cost
+    cost: Cost  # of the whole run
+    left: Cost  # of what is missing of it
+    would: str  # what `oodles run` would do
     memory: Memory | None  # None if the model is not here
 
 
@@ -97,10 +101,10 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Runs that differ by their seeds only: what one of them takes on average, and the most memory of any."""
+    """Runs that differ by their seeds only: what they take, one on average, and the most memory of any."""
 
     group: Group
-    runs: int
+    costs: tuple[Cost, ...]
     each: Cost
     memory: Memory | None
 
@@ -118,7 +122,7 @@ def rows(budget: Budget) -> list[Row]:
         runs = [run for run in budget.runs if run.group == group]
         memory = max((run.memory for run in runs if run.memory), key=lambda m: m.total, default=None)
         each = _share(total(run.cost for run in runs), len(runs))
-        found.append(Row(group=group, runs=len(runs), each=each, memory=memory))
+        found.append(Row(group=group, costs=tuple(run.cost for run in runs), each=each, memory=memory))
     return found
 
 
@@ -129,8 +133,17 @@ def _share(cost: Cost, runs: int) -> Cost:
     return Cost(**values)
 
 
-def budget_of(grid: Grid, done: Collection[str] = (), say: Callable[[str], None] = lambda _: None) -> Budget:
-    """Counts and estimates of every run of a study; runs that are done pass on their scores of step 0."""
+def budget_of(
+    grid: Grid,
+    done: Collection[str] = (),
+    say: Callable[[str], None] = lambda _: None,
+    would: Sequence[Would] = (),
+) -> Budget:
+    """Counts and estimates of every run of a study, and of what is left of it; done runs pass on their step 0.
+
+    `would` says what is left (see `preview`); without it, all is.
+    """
+    planned = {one.run: one for one in would}
     models, notes = _look_up(grid, say)
     work = {one.spec.name: one for one in _work(grid, models, done, say)}
     process = resident_bytes() if device_name() == "cpu" else 0  # as in a run: packages and data are loaded
@@ -146,7 +159,9 @@ def budget_of(grid: Grid, done: Collection[str] = (), say: Callable[[str], None]
             RunBudget(
                 run=name,
                 group=work[name].group,
-                cost=_cost(work[name], models[work[name].spec.model].footprint),
+                cost=_cost(work[name], models[work[name].spec.model].footprint, _whole(work[name])),
+                left=_cost(work[name], models[work[name].spec.model].footprint, _rest(work[name], planned.get(name))),
+                would=str(planned.get(name, "train")),
                 memory=memory.get(name),
             )
             for name in (job.spec.name for job in grid.jobs)
@@ -234,19 +249,52 @@ def _keyed(sets: Iterable[PromptSet]) -> dict[tuple[str, str], PromptSet]:
     return {(prompts.name, prompts.hash): prompts for prompts in sets}
 
 
-def _cost(work: Work, footprint: Footprint | None) -> Cost:
-    recipe, points = work.spec.recipe, len(schedule_of(work.spec))
-    times = {key: points - (key in work.taken) for key in work.sets}  # how often each set is computed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A run, or a part of it."""
+
+    kept: Mapping[tuple[str, str], int]  # at how many steps each set is evaluated
+    taken: frozenset[tuple[str, str]]  # and those among them whose scores at step 0 another run has
+    steps: int  # that are trained
+    adapters: int  # that are kept
+    files: int  # bytes of what a run writes once
+
+
+def _whole(work: Work) -> _Asked:
+    points, steps = len(schedule_of(work.spec)), step_count(work.spec.shots, work.spec.recipe)
+    return _Asked(
+        kept=dict.fromkeys(work.sets, points), taken=work.taken, steps=steps, adapters=points, files=RUN_FILES
+    )
+
+
+def _rest(work: Work, would: Would | None) -> _Asked:
+    """What `oodles run` would do of a run."""
+    if would is None:
+        return _whole(work)
+    missing = Counter(name for _, name in would.missing)
+    return _Asked(
+        kept={key: missing[key[0]] for key in work.sets},
+        taken=frozenset(key for key in work.sets if key[0] in would.taken),
+        steps=would.steps,
+        adapters=len(would.untrained),
+        files=RUN_FILES * (would.action == "train"),
+    )
+
+
+def _cost(work: Work, footprint: Footprint | None, asked: _Asked) -> Cost:
+    recipe = work.spec.recipe
+    times = {key: n - (key in asked.taken) for key, n in asked.kept.items()}  # how often each set is computed
+    passes = work.passes * asked.steps / step_count(work.spec.shots, recipe)
     computed = sum(work.sets[key].computed * n for key, n in times.items())
     sequences = [sequence for example in work.shots.examples for sequence in example["sequences"]]
-    trained = work.passes * sum(len(tokens) for tokens, _ in sequences)
-    answers = work.passes * sum(len(target) for _, target in sequences)
+    trained = passes * sum(len(tokens) for tokens, _ in sequences)
+    answers = passes * sum(len(target) for _, target in sequences)
     arithmetic = footprint.scoring(computed) + footprint.training(trained, answers, recipe) if footprint else math.nan
     slow, fast = (arithmetic / footprint.rate / share if footprint else math.nan for share in UTILISATION)
     return Cost(
-        steps=step_count(work.spec.shots, recipe),
+        steps=asked.steps,
         evaluations=sum(times.values()),
-        taken_over=len(work.taken),
+        taken_over=len(asked.taken),
         prompts=sum(work.sets[key].prompts * n for key, n in times.items()),
         prompt_tokens=sum(work.sets[key].tokens * n for key, n in times.items()),
         computed_tokens=computed,
@@ -254,17 +302,19 @@ def _cost(work: Work, footprint: Footprint | None) -> Cost:
         arithmetic=arithmetic,
         seconds_low=fast,
         seconds_high=slow,
-        disk=_disk(work, points, footprint),
+        disk=_disk(work, asked, footprint),
     )
 
 
-def _disk(work: Work, points: int, footprint: Footprint | None) -> int:
+def _disk(work: Work, asked: _Asked, footprint: Footprint | None) -> int:
     """Records of 4 bytes per score and 1 per example, adapters, and what is written around them."""
     evaluation = work.spec.evaluation
-    records = sum(s.prompts * (4 * s.answers + 1) + RECORD_FILE + SCORE_LINE for s in work.sets.values())
+    records = sum(
+        asked.kept[key] * (s.prompts * (4 * s.answers + 1) + RECORD_FILE + SCORE_LINE) for key, s in work.sets.items()
+    )
     adapter = _adapter_file(footprint) if footprint else 0
-    checkpoint = adapter * (1 + MOMENTS[work.spec.recipe.optimiser]) * evaluation.keep_checkpoints
-    return RUN_FILES + points * (records + adapter * evaluation.keep_adapters) + checkpoint
+    checkpoint = adapter * (1 + MOMENTS[work.spec.recipe.optimiser]) * (evaluation.keep_checkpoints and asked.steps > 0)
+    return asked.files + records + asked.adapters * adapter * evaluation.keep_adapters + checkpoint
 
 
 def _adapter_file(footprint: Footprint) -> int:
@@ -364,14 +414,17 @@ def _characters(prompts: PromptSet) -> Sequences:
 
 def describe_budget(budget: Budget, status: Mapping[str, str]) -> dict[str, Any]:
     """All of it as plain data; what is not known is None."""
-    left = total(run.cost for run in budget.runs if status[run.run] != "done")
+    left = total(run.left for run in budget.runs)
     names = ("model", "train_set", "pattern", "shots")
     runs = [
-        {"run": r.run, "status": status[r.run], **dict(zip(names, r.group, strict=True)), **_plain(r.cost, r.memory)}
+        {"run": r.run, "status": status[r.run], "would": r.would, "left": _plain(r.left)}
+        | dict(zip(names, r.group, strict=True))
+        | _plain(r.cost, r.memory)
         for r in budget.runs
     ]
     groups = [
-        {**dict(zip(names, r.group, strict=True)), "runs": r.runs, **_plain(r.each, r.memory)} for r in rows(budget)
+        {**dict(zip(names, r.group, strict=True)), "runs": len(r.costs), **_plain(r.each, r.memory)}
+        for r in rows(budget)
     ]
     return {
         "estimates": ["arithmetic", "seconds_low", "seconds_high", "disk", "memory"],
@@ -396,9 +449,8 @@ def table_of_counts(budget: Budget) -> tuple[list[str], list[list[str]]]:
     columns = ["runs", "steps", "evaluations", "prompts", "prompt tokens", "computed", "training tokens"]
     cells = []
     for row in rows(budget):
-        each = row.each
-        tokens = (each.prompt_tokens, each.computed_tokens, each.training_tokens)
-        cells.append([f"{n:,}" for n in (row.runs, each.steps, each.evaluations, each.prompts, *tokens)])
+        names = ("steps", "evaluations", "prompts", "prompt_tokens", "computed_tokens", "training_tokens")
+        cells.append([f"{len(row.costs):,}", *(_range([getattr(c, name) for c in row.costs]) for name in names)])
     return _with_groups(budget, columns, cells)
 
 
@@ -425,15 +477,25 @@ def _with_groups(budget: Budget, columns: list[str], cells: list[list[str]]) -> 
     return names + columns, [[str(g[k]) for k in shown] + row for g, row in zip(groups, cells, strict=True)]
 
 
-def sum_lines(budget: Budget, status: Mapping[str, str]) -> list[str]:
-    """The whole study in one line; and what is left of it, if some runs are done."""
-    left = [run for run in budget.runs if status[run.run] != "done"]
-    lines = [f"whole study: {_sum(budget.runs)}"]
-    return lines + ([f"left to run: {_sum(left)}"] if len(left) < len(budget.runs) else [])
+def _range(numbers: Sequence[int]) -> str:
+    """What runs have, exactly.
+
+    >>> _range([20, 15, 15]), _range([1200, 1200])
+    ('15 to 20', '1,200')
+    """
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _sum(runs: Sequence[RunBudget]) -> str:
-    cost = total(run.cost for run in runs)
+def sum_lines(budget: Budget) -> list[str]:
+    """The whole study in one line; and what is left of it, if some of it is there."""
+    lines = [f"whole study: {_sum([run.cost for run in budget.runs])}"]
+    left = [run.left for run in budget.runs if run.left.evaluations or run.left.taken_over or run.left.steps]
+    return lines + ([f"left to run: {_sum(left)}"] if left != [run.cost for run in budget.runs] else [])
+
+
+def _sum(runs: Sequence[Cost]) -> str:
+    cost = total(runs)
     over = f" (and {cost.taken_over:,} of step 0 taken over from another run)" if cost.taken_over else ""
     return (
         f"{len(runs)} run{'s' * (len(runs) != 1)}, {cost.steps:,} steps, {cost.evaluations:,} evaluations{over},"

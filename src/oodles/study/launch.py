@@ -29,6 +29,8 @@ from oodles.study.check import audit_grid
 from oodles.study.grid import Grid, expand, select
 from oodles.study.load import load_study
 from oodles.study.worker import How, Outcome, check_alone, run_missing, work_of
+from oodles.suite.render import render_sets
+from oodles.suite.slices import Members
 
 
 def run(
@@ -72,22 +74,14 @@ def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
     """Everything that can be wrong is found before anything is written; then the folder is this study's."""
     check_alone()
     require_training("oodles run")
-    from oodles.suite.render import render_sets
-
     study = grid.study
     for spec in {job.spec.model: job.spec for job in grid.jobs}.values():
         model_path(spec.model)  # a model that is not there is an error now, not after the first run
-    ids = [job.spec.run_id for job in grid.jobs]
-    check_folder(root, study.name, grid.suite.name, ids)
-    check_identity(root)
-    for job in grid.jobs:
-        check_same_run(RunFolder(root / "runs" / job.spec.name), job.spec)
+    ids = check_place(grid, root)
     audit = audit_grid(grid, notes=False)
     allowed = (*study.allow, *allow)
     stop_on_errors(audit, allowed)
-    specs = {(job.spec.pattern.name, job.spec.train_set): job.spec for job in grid.jobs}.values()
-    rendered = [render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation) for spec in specs]
-    members = [one.members for sets in rendered for one in sets]
+    members = members_of(grid)
     check_members(root, members)
     with held_briefly(root / ".study.lock"):
         claim_folder(root, study.name, grid.suite.name, ids)
@@ -95,3 +89,20 @@ def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
         plan_runs(root, [job.spec.name for job in grid.jobs])
         mend_members(root, members)
         write_json(root / "audit.json", {**audit.as_dict(), "allowed": list(allowed)})
+
+
+def check_place(grid: Grid, root: Path) -> list[str]:
+    """Refuse a folder that is not this study's, or holds other runs under its names; the runs' ids."""
+    ids = [job.spec.run_id for job in grid.jobs]
+    check_folder(root, grid.study.name, grid.suite.name, ids)
+    check_identity(root)
+    for job in grid.jobs:
+        check_same_run(RunFolder(root / "runs" / job.spec.name), job.spec)
+    return ids
+
+
+def members_of(grid: Grid) -> list[Members]:
+    """Who belongs to each test set that a study evaluates."""
+    specs = {(job.spec.pattern.name, job.spec.train_set): job.spec for job in grid.jobs}.values()
+    rendered = [render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation) for spec in specs]
+    return [one.members for sets in rendered for one in sets]

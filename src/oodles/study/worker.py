@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from oodles.contracts import PlannedRun
 from oodles.disk import disk_trouble, staying
@@ -29,6 +30,8 @@ from oodles.store.folder import (
 )
 from oodles.store.locks import release, take
 from oodles.study.grid import Grid
+
+Choice = Literal["skip", "failed before", "run"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,19 +150,27 @@ def _make(
 
 def _settled(job: PlannedRun, grid: Grid, folder: RunFolder, how: How, tally: _Tally) -> bool:
     """Whether there is nothing to do for a run; if so, it is counted."""
+    choice, reason = decide(job, grid, folder, how)
+    if choice == "skip":
+        keep_draw(folder, job.draw)
+        tally.skipped.append(folder.name)
+    elif choice == "failed before":
+        tally.failed_before.append((folder.name, reason))
+    return choice != "run"
+
+
+def decide(job: PlannedRun, grid: Grid, folder: RunFolder, how: How) -> tuple[Choice, str]:
+    """What is to be done about a run, and why it failed before; a folder that must be mended first is a StoreError."""
     from oodles.runs.runner import lacking
 
     status = folder.status
     check_spec(folder)
     if status == "done" and not lacking(job, grid.suite, folder) and not (how.verify and is_damaged(folder)):
-        keep_draw(folder, job.draw)
-        tally.skipped.append(folder.name)
-        return True
+        return "skip", ""
     known = sidecar(folder.failed) if status == "failed" and not how.retry else None
     if known:  # a damaged one says nothing: the run is tried again
-        tally.failed_before.append((folder.name, str(known.get("reason"))))
-        return True
-    return False
+        return "failed before", str(known.get("reason"))
+    return "run", ""
 
 
 def _try(

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from oodles.contracts import Fallback, Source
-from oodles.errors import DataError, MissingExtraError, StoreError, masked, nearest
+from oodles.errors import DataError, DiskError, MissingExtraError, StoreError, masked, nearest
 from oodles.store.folder import disk_errors, read_json
 from oodles.suite.load import list_suites
 
@@ -356,7 +356,7 @@ def _load(path: str, config: str | None, source: Source, **more: Any) -> Any:
         cause: BaseException | None = error
         while cause is not None:
             if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
-                raise StoreError(
+                raise DiskError(
                     f"the cache of the Hugging Face libraries cannot be written ({cause.strerror}); free some space or"
                     " set HF_HOME and HF_CACHE_DIR to other folders"
                 ) from None

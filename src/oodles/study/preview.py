@@ -1,0 +1,103 @@
+"""What `oodles run` would do now, run by run, decided by what decides it there; nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from oodles.contracts import PlannedRun
+from oodles.errors import DiskError, StoreError
+from oodles.runs.runner import lacking, same_before_training, start_of, untrained_of
+from oodles.runs.schedule import step_count
+from oodles.store.folder import RunFolder, read_scores, records_are_whole
+from oodles.store.locks import is_held, read_lock
+from oodles.study.grid import Grid
+from oodles.study.worker import How, decide
+from oodles.suite.render import rendered_hashes
+
+Evaluation = tuple[int, str]  # step and test set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Would:
+    """What would become of a run."""
+
+    run: str
+    action: str  # skip, train, train again, go on, score; leave, refuse: nothing is done, see the reason
+    reason: str = ""
+    missing: frozenset[Evaluation] = frozenset()  # what would be evaluated, or taken over
+    taken: frozenset[str] = frozenset()  # of step 0: test sets whose scores another run has
+    untrained: tuple[int, ...] = ()  # steps whose adapter would be made
+    steps: int = 0  # of the optimiser
+
+    @property
+    def works(self) -> bool:
+        return self.action not in ("skip", "leave", "refuse")
+
+    def __str__(self) -> str:
+        told = [f"{self.steps} steps"] * bool(self.steps)
+        told += [f"{len(self.missing) - len(self.taken)} evaluations"] * self.works
+        told += [f"{len(self.taken)} taken over"] * bool(self.taken)
+        return ": ".join(filter(None, [self.action, self.reason or ", ".join(told)]))
+
+
+def preview(grid: Grid, root: Path, how: How) -> tuple[Would, ...]:
+    """Every run of a grid, as one process would go through them; a run that would be tried is taken to succeed."""
+    folders = [RunFolder(root / "runs" / job.spec.name) for job in grid.jobs]
+    found: list[Would] = []
+    for job, folder in zip(grid.jobs, folders, strict=True):
+        found.append(_would(job, grid, folder, how, folders, found))
+    return tuple(found)
+
+
+def _would(
+    job: PlannedRun, grid: Grid, folder: RunFolder, how: How, folders: Sequence[RunFolder], earlier: Sequence[Would]
+) -> Would:
+    name = folder.name
+    try:
+        choice, reason = decide(job, grid, folder, how)
+    except DiskError:
+        raise
+    except StoreError as error:
+        return Would(run=name, action="refuse", reason=str(error))
+    if choice == "skip":
+        return Would(run=name, action="skip")
+    if choice == "failed before":
+        return Would(run=name, action="leave", reason=f"failed before ({reason}); --retry-failed tries it again")
+    if is_held(folder.lock):
+        return Would(run=name, action="leave", reason=f"{read_lock(folder.lock)} is at it")
+    missing = lacking(job, grid.suite, folder)
+    untrained, status = untrained_of(missing, folder), folder.status
+    if status == "done" and not untrained:
+        return Would(run=name, action="score", missing=frozenset(missing))
+    start = start_of(folder, untrained)
+    return Would(
+        run=name,
+        action="train again" if status == "done" else "go on" if start else "train",
+        missing=frozenset(missing),
+        taken=_taken(job, grid, missing, folders, earlier),
+        untrained=tuple(untrained),
+        steps=step_count(job.spec.shots, job.spec.recipe) - start,
+    )
+
+
+def _taken(
+    job: PlannedRun, grid: Grid, missing: set[Evaluation], folders: Sequence[RunFolder], earlier: Sequence[Would]
+) -> frozenset[str]:
+    """Test sets whose scores of the untrained model a run would take over: of the first run that has any by then."""
+    wanted = rendered_hashes(grid.suite, job.spec, job.draw.examples)
+    for place, (other, folder) in enumerate(zip(grid.jobs, folders, strict=True)):
+        if other.spec.model != job.spec.model:
+            continue
+        made = place < len(earlier) and earlier[place].works
+        if not made and same_before_training(job.spec, [folder]) is None:
+            continue
+        held = {(line["test_set"], line["prompts"]) for line in _at_start(folder)}
+        held |= rendered_hashes(grid.suite, other.spec, other.draw.examples).items() if made else set()
+        return frozenset(name for name in wanted if (0, name) in missing and (name, wanted[name]) in held)
+    return frozenset()
+
+
+def _at_start(folder: RunFolder) -> list[dict[str, object]]:
+    return [line for line in read_scores(folder) if line["step"] == 0 and records_are_whole(folder, line)]
