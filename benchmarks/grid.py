@@ -94,8 +94,8 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def _timed(what: str, given: str) -> dict[str, float]:
+    from oodles.store.facts import describe_status, pace_of
     from oodles.store.table import read_runs
-    from oodles.study.describe import describe_status, pace_of
     from oodles.study.grid import expand
     from oodles.study.load import load_study
 

@@ -33,8 +33,9 @@ from oodles.contracts import (
     RunSpec,
     role_of,
 )
+from oodles.disk import write_json
 from oodles.store.environment import environment
-from oodles.store.folder import RunFolder, begin_run, claim_folder, commit, keep_members, plan_runs, write_json
+from oodles.store.folder import RunFolder, begin_run, claim_folder, commit, keep_members, plan_runs
 from oodles.suite.slices import Members
 
 SETS = {

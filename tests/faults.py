@@ -573,7 +573,7 @@ class Campaign:
 
     def planted(self, path: Path) -> bytes:
         """What a lock or a failure would be, to be damaged."""
-        from oodles.store.folder import sealed
+        from oodles.disk import sealed
         from oodles.store.locks import Holder
 
         failure = {"reason": "RuntimeError: no luck", "log": "log.txt"}

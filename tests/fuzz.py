@@ -354,7 +354,7 @@ def studies(rng: random.Random, folder: Path, base: Path) -> Case:
 
 
 def suites(rng: random.Random, folder: Path, base: Path) -> Case:
-    from oodles.study.describe import describe_slices, describe_suite
+    from oodles.audit.overview import describe_slices, describe_suite
     from oodles.suite.load import load_suite
 
     write_suite(folder)
@@ -416,7 +416,8 @@ def base_runs(folder: Path) -> None:
     import numpy as np
 
     from oodles.contracts import Predictions, Prompt, PromptSet
-    from oodles.store.folder import RunFolder, claim_folder, commit, keep_members, plan_runs, write_json
+    from oodles.disk import write_json
+    from oodles.store.folder import RunFolder, claim_folder, commit, keep_members, plan_runs
     from oodles.suite.slices import Members
 
     claim_folder(folder, "toy", "toy")
@@ -563,8 +564,8 @@ def copied(source: Path, folder: Path) -> Path:
 
 
 def run_folders(rng: random.Random, folder: Path, base: Path) -> Case:
+    from oodles.store.facts import describe_runs, describe_status, pace_of
     from oodles.store.table import read_records, read_runs
-    from oodles.study.describe import describe_runs, describe_status, pace_of
 
     root = copied(base / "runs", folder)
     files = sorted(p for p in root.rglob("*") if p.is_file())
@@ -592,7 +593,8 @@ def run_folders(rng: random.Random, folder: Path, base: Path) -> Case:
 
 
 def results(rng: random.Random, folder: Path, base: Path) -> Case:
-    from oodles.stats.analysis import read_results, render_terminal
+    from oodles.show.terminal import render_terminal
+    from oodles.stats.analysis import read_results
     from oodles.terminal import PlainConsole
 
     root = copied(base / "results", folder)
@@ -808,7 +810,7 @@ def make_base(base: Path) -> None:
     """What the inputs of some kinds are damaged copies of."""
     import pandas as pd
 
-    from oodles.stats.analysis import analyse, write_results
+    from oodles.stats.analysis import analyse_table, write_results
     from oodles.stats.longtable import read_table
     from oodles.store.archive import pack
 
@@ -819,7 +821,7 @@ def make_base(base: Path) -> None:
         for r in range(6) for s in range(4) for t in ("home", "a", "bc")
     ]  # fmt: skip
     pd.DataFrame(rows).assign(train_set="home").to_csv(base / "t.csv", index=False)
-    write_results(analyse(read_table(base / "t.csv"), method="linear"), base / "results")
+    write_results(analyse_table(read_table(base / "t.csv"), method="linear"), base / "results")
 
 
 def work(kind: str, first: int, last: int, seed: int, base: Path, told: Path) -> None:

@@ -16,13 +16,14 @@ from oodles import __version__
 from oodles.errors import DataError, StoreError
 from oodles.show.report import write_report
 from oodles.show.tables import latex_table
-from oodles.stats.analysis import analyse, read_results, render_terminal, write_results
+from oodles.show.terminal import render_terminal
+from oodles.stats.analysis import analyse_table, read_results, write_results
 from oodles.stats.longtable import read_table
 from test_correlate import from_one_model, simulated
 
 
 def test_round_trip_is_exact(tmp_path):
-    found = analyse(simulated(runs=3), within=("pooled", "run", "separate"))
+    found = analyse_table(simulated(runs=3), within=("pooled", "run", "separate"))
     files = write_results(found, tmp_path / "results")
     names = sorted(f.name for f in files)
     assert names == sorted(
@@ -46,13 +47,13 @@ def test_tables_of_mixed_kinds_are_written(tmp_path):
     table = simulated(runs=3)
     table["note"] = [1 if i % 2 else "text" for i in range(len(table))]
     table["done"] = True
-    write_results(analyse(table.assign(pattern=None)), tmp_path)
+    write_results(analyse_table(table.assign(pattern=None)), tmp_path)
     assert set(read_results(tmp_path).long_table["note"]) == {"1", "text"}
     assert len(read_table(tmp_path / "table.csv")) == len(table)
 
 
 def test_csv_joins_caveats_and_json_says_what_was_done(tmp_path):
-    found = analyse(simulated(runs=3))
+    found = analyse_table(simulated(runs=3))
     write_results(found, tmp_path)
     table = pd.read_csv(tmp_path / "correlations.csv")
     assert table["caveats"].iloc[0] == "; ".join(found.result.table["caveats"].iloc[0])
@@ -63,15 +64,15 @@ def test_csv_joins_caveats_and_json_says_what_was_done(tmp_path):
 
 
 def test_results_may_be_written_twice(tmp_path):
-    write_results(analyse(simulated(runs=3)), tmp_path)
-    write_results(analyse(simulated(runs=4)), tmp_path)
+    write_results(analyse_table(simulated(runs=3)), tmp_path)
+    write_results(analyse_table(simulated(runs=4)), tmp_path)
     assert read_results(tmp_path).verdicts[0].n_runs == 4
 
 
 def test_bad_folders_are_one_line(tmp_path):
     with pytest.raises(DataError, match=r"no results\.json; expected a folder written by oodles analyse"):
         read_results(tmp_path)
-    write_results(analyse(simulated(runs=3)), tmp_path)
+    write_results(analyse_table(simulated(runs=3)), tmp_path)
     (tmp_path / "fits.parquet").unlink()
     with pytest.raises(DataError, match=r"fits\.parquet: cannot be read"):
         read_results(tmp_path)
@@ -83,13 +84,13 @@ def test_bad_folders_are_one_line(tmp_path):
         read_results(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="is there and is no folder"):
-        write_results(analyse(simulated(runs=3)), tmp_path / "file")
+        write_results(analyse_table(simulated(runs=3)), tmp_path / "file")
 
 
 @pytest.mark.parametrize("colour", [True, False])
 def test_terminal_shows_numbers_verdict_and_caveats(colour):
     out = io.StringIO()
-    found = analyse(simulated(runs=3))
+    found = analyse_table(simulated(runs=3))
     render_terminal(
         found, Console(file=out, width=120, force_terminal=colour, color_system="truecolor" if colour else None)
     )
@@ -101,16 +102,16 @@ def test_terminal_shows_numbers_verdict_and_caveats(colour):
 
 def test_options_reach_the_changes():
     table = simulated(runs=3).assign(metric="accuracy")
-    found = analyse(table, by=("train_set",), level=0.9, in_domain="mnli")
+    found = analyse_table(table, by=("train_set",), level=0.9, in_domain="mnli")
     assert list(found.changes.columns[:2]) == ["train_set", "test_set"]
     assert found.result.settings["level"] == 0.9
 
 
 def test_raw_correlations_are_shown_where_in_domain_scores_hardly_differ(tmp_path):
     table = simulated(runs=6, rho=0.9)
-    flat = analyse(table.assign(value=table["value"].where(table["test_set"] != "mnli", 0.8)))
+    flat = analyse_table(table.assign(value=table["value"].where(table["test_set"] != "mnli", 0.8)))
     shown = {}
-    for name, found in (("flat", flat), ("plain", analyse(table))):
+    for name, found in (("flat", flat), ("plain", analyse_table(table))):
         console = Console(file=io.StringIO(), width=160)
         render_terminal(found, console)
         write_report(found.long_table, found, tmp_path / f"{name}.html")
@@ -126,7 +127,7 @@ def test_the_terminal_names_identical_test_sets_and_never_shows_a_p_of_0():
     shown = {}
     for name, one in (("twin", pd.concat([table, twin])), ("plain", table)):
         console = Console(file=io.StringIO(), width=200)
-        render_terminal(analyse(one), console)
+        render_terminal(analyse_table(one), console)
         shown[name] = console.file.getvalue()
     said = "! m, mnli: hans and twin have the same scores: one test set by two names?"
     assert said in shown["twin"]
@@ -136,13 +137,13 @@ def test_the_terminal_names_identical_test_sets_and_never_shows_a_p_of_0():
 
 
 def test_changes_have_the_same_unit_as_correlations():
-    found = analyse(simulated(runs=6), unit="seed")
+    found = analyse_table(simulated(runs=6), unit="seed")
     assert set(found.changes["n_units"]) == set(found.result.table["n_units"]) == {3}
 
 
 def test_shared_points_stay_in_trajectories_and_changes():
     table = from_one_model()
-    found = analyse(table)
+    found = analyse_table(table)
     assert (found.long_table["step"] == 0).sum() == 27
     assert (found.changes["first_step"] == 0).all()
     assert 0 not in set(found.robustness["step"])
@@ -155,7 +156,7 @@ def test_berts_of_a_feather_stand_though_nothing_could_be_held_fixed():
         missing("the published accuracies of 100 BERTs: set OODLES_DATA")
     sets = {"MNLI dev acc.": 9815, "Lexical (nonent)": 5000, "Subseq (nonent)": 5000, "Constituent (nonent)": 5000}
     table = pd.read_csv(file).melt("Run", list(sets), "test_set").rename(columns={"Run": "run"}).assign(step=0)
-    found = analyse(table.assign(n=table["test_set"].map(sets)), in_domain="MNLI dev acc.", within="pooled")
+    found = analyse_table(table.assign(n=table["test_set"].map(sets)), in_domain="MNLI dev acc.", within="pooled")
     pair = found.result.table.set_index(["a", "b"]).loc["Lexical (nonent)", "Subseq (nonent)"]
     assert (pair["r"], pair["r_raw"]) == pytest.approx((0.767, 0.781), abs=0.001)
     assert pair["p_holm"] < 0.001

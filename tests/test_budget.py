@@ -18,12 +18,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from conftest import missing, oodles, write_rows
 from oodles.contracts import Recipe
+from oodles.disk import write_json
 from oodles.model.forward import causal_lm, hidden_states
 from oodles.model.load import attach_lora, load_tokenizer
 from oodles.model.tokens import start_tokens
 from oodles.runs import callback
 from oodles.runs.train import Candidates
-from oodles.store.folder import RunFolder, read_scores, run_folders, write_json
+from oodles.store.folder import RunFolder, read_scores, run_folders
 from oodles.study.budget import Budget, budget_of, describe_budget, in_units, rows, total
 from oodles.study.footprint import Shapes, draw_footprint, scoring_bytes, training_bytes
 from oodles.study.grid import expand

@@ -15,21 +15,12 @@ from transformers import TrainerCallback
 
 from conftest import missing, oodles
 from oodles.contracts import run_id_of
+from oodles.disk import damage_of, put, put_folder
 from oodles.errors import StoreError
 from oodles.runs import runner
 from oodles.runs.train import checkpoints, last_checkpoint
 from oodles.store import folder as store
-from oodles.store.folder import (
-    RunFolder,
-    damage_of,
-    mend_scores,
-    put,
-    put_folder,
-    read_json,
-    read_scores,
-    read_spec,
-    run_folders,
-)
+from oodles.store.folder import RunFolder, mend_scores, read_json, read_scores, read_spec, run_folders
 from oodles.store.table import read_runs
 from oodles.study.launch import run
 from oodles.study.load import load_study

@@ -15,10 +15,11 @@ import torch
 from safetensors.torch import save_file
 
 from conftest import missing, oodles
-from oodles import disk
-from oodles.disk import disk_errors, disk_trouble, make_folder, staying
+from oodles import trouble
+from oodles.disk import make_folder, write_json
 from oodles.errors import DiskError, ModelError
-from oodles.store.folder import RunFolder, write_json
+from oodles.store.folder import RunFolder
+from oodles.trouble import disk_errors, disk_trouble, staying
 from test_correlate import simulated
 
 
@@ -70,7 +71,7 @@ def test_what_the_libraries_make_of_a_full_disk(save: object, tmp_path: Path) ->
 import sys; sys.path[:0] = {sys.path!r}
 from pathlib import Path
 from test_disk import {save.__name__}
-from oodles.disk import disk_errors
+from oodles.trouble import disk_errors
 path = Path({str(tmp_path / "disk" / "file")!r})
 with disk_errors(path):
     try:
@@ -147,7 +148,7 @@ def test_a_folder_that_is_moved_is_not_made_again(tmp_path: Path) -> None:
             write_json(root / "study.json", {})
     assert not list(root.iterdir())
     write_json(root / "study.json", {})  # over: nobody cares any more
-    assert not disk._PLACES
+    assert not trouble._PLACES
 
 
 LOGS = {

@@ -19,10 +19,11 @@ from benchmarks.grid import write_runs
 from transformers import TrainerCallback
 
 from conftest import oodles
+from oodles.disk import write_json
 from oodles.errors import ConfigError, StoreError
 from oodles.runs import runner
 from oodles.store.archive import pack
-from oodles.store.folder import RunFolder, read_json, read_scores, read_spec, run_folders, write_json
+from oodles.store.folder import RunFolder, read_json, read_scores, read_spec, run_folders
 from oodles.store.table import read_records, read_runs
 from oodles.study.grid import expand, select
 from oodles.study.launch import run

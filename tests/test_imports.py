@@ -18,7 +18,8 @@ NO_TORCH = [
     "cli", "show.figures", "show.report", "show.tables", "stats.analysis", "stats.cautions", "stats.changes",
     "stats.correlate", "stats.estimates", "stats.longtable", "stats.noise", "stats.outcomes", "stats.pairs",
     "stats.resample", "stats.residuals", "stats.robustness", "stats.series", "stats.splines", "stats.verdict",
-    "store.folder", "study.describe", "study.grid", "study.load", "suite.draw", "suite.load", "suite.patterns",
+    "store.folder", "store.facts", "audit.overview", "api.analyse",
+    "study.grid", "study.load", "suite.draw", "suite.load", "suite.patterns",
     "suite.sources",
 ]  # fmt: skip
 
@@ -52,6 +53,7 @@ def test_public_names() -> None:
     assert sorted(oodles.__all__) == [
         "Evaluator",
         "OODCallback",
+        "analyse",
         "latex_table",
         "load_study",
         "load_suite",
@@ -132,7 +134,8 @@ ALLOWED: dict[str, set[str]] = {
     "study": {"suite", "model", "audit", "store", "runs"},
     "stats": set(),
     "show": {"stats", "suite", "audit"},
-    "cli": {"suite", "model", "audit", "store", "runs", "study", "stats", "show"},
+    "api": {"store", "stats", "show"},
+    "cli": {"suite", "model", "audit", "store", "runs", "study", "stats", "show", "api"},
 }
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from conftest import oodles
 from oodles.errors import ConfigError, DataError, OodlesError
-from oodles.stats.analysis import analyse, write_results
+from oodles.stats.analysis import analyse_table, write_results
 from oodles.stats.longtable import EXPECTED, REQUIRED, check_table, pick_sets, read_table
 
 
@@ -263,7 +263,7 @@ def test_names_that_are_formulas_are_harmless_in_csv_and_read_back(tmp_path: Pat
     names = ["=1+2", "+a", "-b", "@c", "'=d", "-0.5", "plain", "'quoted'", "a=b"]
     rows = [(n, s, t, 0.5 + 0.01 * s) for n in names for s in (0, 1) for t in ("in", "=HYPERLINK(1)", "-x")]
     table = pd.DataFrame(rows, columns=["run", "step", "test_set", "value"]).assign(value=lambda t: -t["value"])
-    write_results(analyse(table, in_domain="in"), tmp_path)
+    write_results(analyse_table(table, in_domain="in"), tmp_path)
     for file in tmp_path.glob("*.csv"):
         cells = [cell for line in csv.reader(file.open(newline="")) for cell in line]
         armed = [c for c in cells if c[:1] in ("=", "+", "-", "@") and not is_number(c)]

@@ -11,7 +11,7 @@ import pytest
 from conftest import oodles
 from oodles.errors import StoreError
 from oodles.outputs import check_target, write_aside
-from oodles.stats.analysis import analyse, write_results
+from oodles.stats.analysis import analyse_table, write_results
 from test_correlate import simulated
 
 
@@ -56,7 +56,7 @@ def test_results_do_not_replace_the_results_they_are_made_from(table: Path) -> N
 def test_results_that_were_cut_short_are_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import oodles.stats.analysis as module
 
-    found = analyse(simulated(runs=3))
+    found = analyse_table(simulated(runs=3))
     calls: list[Path] = []
 
     def dies(path: Path, write: object) -> Path:

@@ -16,7 +16,7 @@ import pytest
 from oodles.errors import DataError, StoreError
 from oodles.show.report import write_report
 from oodles.show.suites import report
-from oodles.stats.analysis import analyse
+from oodles.stats.analysis import analyse_table
 from oodles.stats.changes import changes
 from oodles.stats.correlate import PartialCorrelations, partial_correlations
 from oodles.stats.verdict import verdicts
@@ -200,7 +200,7 @@ def test_several_groups_get_a_section_each_and_contents(tmp_path: Path) -> None:
     two = OODS[:2]
     lone = make_table(oods=two[:1], model="lone")
     table = pd.concat([make_table(oods=two), make_table(oods=two, model="small", runs=5), lone])
-    page = make_page(tmp_path, table, analyse(table, method="linear"))
+    page = make_page(tmp_path, table, analyse_table(table, method="linear"))
     assert [i for i in page.ids if re.fullmatch(r"group-\d", i)] == ["group-1", "group-2", "group-3"]
     targets = {str(a["href"])[1:] for a in page.all("a") if str(a["href"]).startswith("#")}
     assert {"group-1", "group-2", "group-3", "reading", "runs", "cite", "settings"} <= targets <= set(page.ids)
@@ -236,7 +236,7 @@ def test_thin_tables_still_make_a_report(tmp_path: Path, table: pd.DataFrame, op
 
 def test_results_without_their_table_make_a_report_without_trajectories(tmp_path: Path) -> None:
     table = make_table(oods=OODS[:2])
-    found = analyse(table, method="linear")
+    found = analyse_table(table, method="linear")
     page = Page(write_report(None, found, tmp_path / "report.html"))
     assert found.verdicts[0].sentence in page.words
     assert "trajectories need the table of scores" in page.words

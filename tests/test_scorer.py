@@ -23,9 +23,9 @@ from oodles.model import scoring
 from oodles.model.load import load_model, load_tokenizer, resolve_model
 from oodles.runs import checkpoints as scorer
 from oodles.runs.checkpoints import find_checkpoints
+from oodles.store.facts import describe_runs
 from oodles.store.folder import RunFolder, read_scores
 from oodles.store.table import read_records, read_runs
-from oodles.study.describe import describe_runs
 from oodles.suite.load import load_suite
 
 TINY = "tiny-llama-untrained"

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from conftest import STUDY, oodles
+from oodles.disk import write_json
 from oodles.errors import StoreError
-from oodles.store.folder import RunFolder, read_json, sidecar, write_json
+from oodles.store.folder import RunFolder, read_json, sidecar
 from oodles.store.locks import read_lock
 from oodles.study.launch import run
 from oodles.study.load import load_study

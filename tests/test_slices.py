@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 
 from conftest import oodles
+from oodles.api.records import StoredRecords
 from oodles.contracts import Example, Pattern
 from oodles.errors import ConfigError
 from oodles.stats.cautions import sharing
 from oodles.stats.correlate import partial_correlations
-from oodles.store.table import StoredRecords, read_records, read_runs
+from oodles.store.table import read_records, read_runs
 from oodles.suite.patterns import render
 from oodles.suite.slices import members_of, resolve_slice, slice_names, strata_of
 

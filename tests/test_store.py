@@ -9,17 +9,9 @@ import numpy as np
 import pytest
 
 from oodles.contracts import Predictions, Prompt, PromptSet
+from oodles.disk import write_json
 from oodles.errors import StoreError
-from oodles.store.folder import (
-    RunFolder,
-    claim_folder,
-    commit,
-    copy_score,
-    mend_scores,
-    read_scores,
-    run_folders,
-    write_json,
-)
+from oodles.store.folder import RunFolder, claim_folder, commit, copy_score, mend_scores, read_scores, run_folders
 from oodles.store.table import DamageWarning, read_records, read_runs
 
 SPEC = {
@@ -174,7 +166,8 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from test_store import folder_with_scores, keep
 from oodles.errors import StoreError
-from oodles.store.folder import read_scores, write_json
+from oodles.store.folder import read_scores
+from oodles.disk import write_json
 root = Path(sys.argv[1])
 folder = folder_with_scores(root)
 before = read_scores(folder)

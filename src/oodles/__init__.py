@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "analyse": "api.analyse",
     "load_suite": "suite.load",
     "load_study": "study.load",
     "run": "study.launch",
@@ -33,6 +34,7 @@ _HOME = {
 __all__ = [
     "Evaluator",
     "OODCallback",
+    "analyse",
     "latex_table",
     "load_study",
     "load_suite",
@@ -46,6 +48,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from oodles.api.analyse import analyse
     from oodles.model.scoring import score
     from oodles.runs.callback import OODCallback
     from oodles.runs.own_loop import Evaluator

@@ -1,173 +1,161 @@
-"""The disk under a study: what is wrong with it, as one line, and whether the study's folder still is where it was.
-
-A full, read-only or failing disk is no run's fault: it stops the study with a `DiskError`, and the same command goes on
-when the disk is mended.
-"""
+"""Files and folders that are there whole or not at all: written aside, synced, renamed; JSON with its own checksum."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
-import re
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from oodles.errors import DiskError, OodlesError, StoreError, first_line
+from oodles.contracts import content_hash
+from oodles.errors import StoreError, first_line
+from oodles.shapes import load_json
+from oodles.trouble import ELSEWHERE, check_place, disk_errors, is_watched
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
-GONE = (errno.EROFS, errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.ENOTCONN)
-TROUBLE = (*FULL, *GONE, errno.EMFILE, errno.ENFILE)  # the disk's, or the machine's: not a run's
-FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
-ELSEWHERE = "choose another --out"
-ASIDE = re.compile(r"\..*\.(part|lock)")  # names that a user has never seen
+CHECKSUM = "checksum"  # of a JSON file
+UNLIKE = "not as it was written"
+MANIFEST = "manifest.json"  # of a folder: the hash of every other file in it
+MANIFEST_SCHEMA = 1
 CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # what some disks say of folders
-CODED = re.compile(r"\b(?:os error|errno) (\d+)", flags=re.IGNORECASE)  # as Rust and Arrow tell an error's number
-TORN = ("PytorchStreamWriter", "unexpected pos", "basic_ios", "iostream")  # as torch tells that it could not write
-PROBE = 1 << 16  # bytes: a disk without them is full
+
+
+# one file, one folder
 
 
 @contextmanager
-def disk_errors(path: Path, elsewhere: str = ELSEWHERE) -> Iterator[None]:
-    """Disk trouble as one line that names the place; every write goes through here.
+def put(path: Path, elsewhere: str = ELSEWHERE, *, durable: bool = True) -> Iterator[Path]:
+    """A name beside `path` for a new file; renamed at the end: there whole, and to stay, or not at all.
 
-    `elsewhere` is how a user chooses another place.
+    Parameters
+    ----------
+    path : the file; its folder is made if need be.
+    elsewhere : how a user chooses another place.
+    durable : wait until it is on the disk. What can be made again at once need not.
     """
-    _check_place(path)
-    try:
-        yield
-    except OSError as error:
-        _check_place(path)
-        raise _disk_error(path, error.errno, error.strerror or first_line(error), elsewhere) from None
-    except OodlesError:
-        raise
-    except Exception as error:
-        trouble = disk_trouble(error, path, elsewhere)
-        if trouble is None:
-            raise
-        raise trouble from None
-
-
-def _disk_error(path: Path, number: int | None, reason: str, elsewhere: str) -> DiskError:
-    advice = f"check the folder and its disk, then run the same command again, or {elsewhere}"
-    if number in FULL:
-        reason = "no space left on the disk, or no inodes"
-        advice = f"free some, then run the same command again, or {elsewhere}"
-    elif number in FORBIDDEN:
-        advice = f"make the folder writable, or {elsewhere}"
-    return DiskError(f"{_known_to_users(path)}: cannot be written ({reason}); {advice}")
-
-
-def _known_to_users(path: Path) -> Path:
-    """A path up to what only oodles knows: files that are written aside, and locks.
-
-    >>> _known_to_users(Path("runs/a/locks/.2f30.lock"))
-    PosixPath('runs/a')
-    """
-    shown = next((p.parent for p in (*reversed(path.parents), path) if ASIDE.fullmatch(p.name)), path)
-    shown = shown.parent if shown.parent.name == "locks" and shown.suffix == ".json" else shown  # a lock itself
-    return shown.parent if shown.name == "locks" else shown
-
-
-def disk_trouble(error: BaseException, path: Path, elsewhere: str = ELSEWHERE) -> DiskError | None:
-    """What is wrong with the disk, if that is what an error comes from, however it was wrapped; None if it is not.
-
-    Libraries hide the number of the error, and torch says nothing of it at all: then the disk itself is asked.
-    """
-    for one in _causes(error):
-        number = one.errno if isinstance(one, OSError) else _told_in(str(one))
-        if number in TROUBLE:
-            place = getattr(one, "filename", None)
-            place = Path(os.fsdecode(place)) if isinstance(place, (str, bytes)) else path
-            return _disk_error(place, number, os.strerror(number), elsewhere)
-    number = _ask_disk(path)
-    if number is not None:
-        return _disk_error(path, number, os.strerror(number), elsewhere)
-    if any(word in str(one) for one in _causes(error) for word in TORN):
-        return _disk_error(path, None, "not whole; often no space is left", elsewhere)
-    return None
-
-
-def _told_in(text: str) -> int | None:
-    """The number of a disk's error that a library has put into words."""
-    told = CODED.search(text)
-    if told:
-        return int(told[1])
-    return next((number for number in TROUBLE if os.strerror(number) in text), None)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error, and those it was raised from or during."""
-    seen: set[int] = set()
-    todo: list[BaseException | None] = [error]
-    while todo:
-        one = todo.pop(0)
-        if one is not None and id(one) not in seen:
-            seen.add(id(one))
-            yield one
-            todo += [one.__cause__, one.__context__]
-
-
-def _ask_disk(path: Path) -> int | None:
-    """Why nothing can be written beside a path now, as an error number."""
-    place = next((p for p in (path, *path.parents) if p.is_dir()), path.parent)
-    try:
-        with tempfile.TemporaryFile(dir=place) as probe:
-            probe.write(bytes(PROBE))
-            probe.flush()
-            os.fsync(probe.fileno())
-    except OSError as error:
-        return error.errno if error.errno in TROUBLE else None
-    return None
-
-
-# the folder of a study while its runs are written
-
-_PLACES: dict[Path, int] = {}  # a handle on each, so that its inode is given to no other
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with disk_errors(path, elsewhere):
+        make_folder(path.parent)
+        try:
+            yield aside
+            if durable:
+                sync(aside)
+            aside.replace(path)
+            if durable:
+                sync(path.parent)
+        finally:
+            with suppress(OSError):  # the folder may not be writable any more: told already
+                aside.unlink(missing_ok=True)
 
 
 @contextmanager
-def staying(root: Path) -> Iterator[None]:
-    """Notice if a study's folder is moved away or replaced; a folder of that name is not made again meanwhile."""
-    place = Path(os.path.abspath(root))  # noqa: PTH100
-    if place in _PLACES:
-        yield
-        return
-    with disk_errors(root):
-        _PLACES[place] = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def put_folder(path: Path) -> Iterator[Path]:
+    """The same for a folder of files, with a manifest of their hashes; it takes the place of an older one."""
+    aside = path.with_name(f".{path.name}.part")  # of one name: who writes here holds the run's lock
+    with disk_errors(path):
+        make_folder(path.parent)
+        try:
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.mkdir()
+            yield aside
+            _write_manifest(aside)
+            for one in (*aside.rglob("*"), aside):
+                sync(one)
+            if path.is_dir():
+                shutil.rmtree(path)
+            aside.rename(path)
+            sync(path.parent)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _write_manifest(folder: Path) -> None:
+    files = {name: _hash_file(folder / name) for name in sorted(_files_in(folder))}
+    (folder / MANIFEST).write_text(json.dumps({"schema": MANIFEST_SCHEMA, "sha256": files}, indent=2) + "\n")
+
+
+def _files_in(folder: Path) -> set[str]:
+    return {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()} - {MANIFEST}
+
+
+def _hash_file(file: Path) -> str:
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def damage_of(folder: Path) -> str:
+    """How the files of a folder differ from its manifest; nothing if they do not."""
     try:
-        yield
-        _check_place(root)
-    finally:
-        os.close(_PLACES.pop(place))
+        held = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["sha256"]
+        names = _files_in(folder)
+        missing = sorted(held.keys() - names)
+        changed = [name for name in sorted(names & held.keys()) if _hash_file(folder / name) != held[name]]
+    except FileNotFoundError:
+        return f"{MANIFEST} is missing"
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return f"{MANIFEST} is damaged"
+    except OSError as error:
+        raise StoreError(f"{folder}: cannot be read ({error.strerror or error}); check the folder") from None
+    if missing:
+        return f"{missing[0]} is missing"
+    return f"{changed[0]} is not as it was written" if changed else ""
 
 
-def _place_of(path: Path) -> Path | None:
-    absolute = Path(os.path.abspath(path))  # noqa: PTH100
-    return next((place for place in _PLACES if absolute.is_relative_to(place)), None)
+# text and JSON
 
 
-def _check_place(path: Path) -> None:
-    place = _place_of(path)
-    if place is None:
-        return
+def write_text(path: Path, text: str) -> None:
+    """Write aside, sync, rename: the file is there whole or not at all."""
+    with put(path) as aside:
+        aside.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write aside, sync, rename; with a checksum, so that a flipped bit is seen."""
+    write_text(path, json.dumps(sealed(value), indent=2, ensure_ascii=False, sort_keys=True) + "\n")
+
+
+def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON object with its own checksum."""
+    plain = json.loads(json.dumps(dict(value)))
+    return {**plain, CHECKSUM: content_hash(plain)}
+
+
+def unsealed(value: Any, *, strictly: bool = False) -> dict[str, Any]:
+    """The object without its checksum, if that fits it; a ValueError if not. Files of older versions have none."""
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    told = value.pop(CHECKSUM, None)
+    if told != content_hash(value) and (strictly or told is not None):
+        raise ValueError(UNLIKE)
+    return value
+
+
+def read_sealed(path: Path, *, strictly: bool = False, advice: str) -> dict[str, Any]:
+    """An object from a JSON file, if its checksum fits; `advice` is what to do if not."""
     try:
-        same = os.path.samestat(place.stat(), os.fstat(_PLACES[place]))
-    except OSError:
-        same = False
-    if not same:
-        raise DiskError(
-            f"{place}: was moved, replaced or removed while runs were written to it; nothing was written to what is"
-            " there now: put the folder back, or give its new place as --out, and run the same command again"
-        )
+        value = load_json(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else first_line(error)
+        raise StoreError(f"{path}: cannot be read ({reason}); {advice}") from None
+    try:
+        return unsealed(value, strictly=strictly)
+    except ValueError as error:
+        raise StoreError(f"{path}: {first_line(error)}; {advice}") from None
+
+
+# folders
 
 
 def make_folder(path: Path) -> None:
     """A folder that is still there after a power failure; never the study's own while its runs are written."""
     if not path.is_dir():
-        if Path(os.path.abspath(path)) in _PLACES:  # noqa: PTH100
-            _check_place(path)
+        if is_watched(path):
+            check_place(path)
         make_folder(path.parent)
         path.mkdir(exist_ok=True)
         sync(path.parent)

@@ -11,9 +11,11 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 import time
 from pathlib import Path
+
+from oodles.disk import put
+from oodles.errors import StoreError
 
 SETTLED = 2.0  # seconds: a file changed later than that may change again within the same tick of its clock
 
@@ -48,8 +50,5 @@ def _read(path: Path) -> dict[str, object]:
 
 def _keep(path: Path, value: dict[str, object]) -> None:
     """Where the cache cannot be written, the file is read again the next time."""
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False, encoding="utf-8") as aside:
-            json.dump(value, aside)
-        Path(aside.name).replace(path)
+    with contextlib.suppress(StoreError), put(path, durable=False) as aside:
+        aside.write_text(json.dumps(value), encoding="utf-8")

@@ -7,24 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 
-from oodles.disk import disk_errors
+from oodles.disk import put
 from oodles.errors import StoreError
+from oodles.trouble import disk_errors
 
 
 def write_aside(path: Path, write: Callable[[Path], object]) -> Path:
     """Let `write` fill a file beside `path`, then put it there in one step; a full disk leaves what was there."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with disk_errors(path):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write(aside)
-            aside.replace(path)
-        finally:
-            with suppress(OSError):  # the folder may not be there, or not be writable: told already
-                aside.unlink(missing_ok=True)
+    with put(path, durable=False) as aside:
+        write(aside)
     return path
 
 

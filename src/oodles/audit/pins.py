@@ -9,7 +9,6 @@ apart: a copy with swapped labels has every text and no answer right.
 from __future__ import annotations
 
 import hashlib
-import os
 import zipfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oodles.contracts import Example, Suite
-from oodles.disk import disk_errors
+from oodles.disk import put
 from oodles.errors import ConfigError
 from oodles.outputs import begins_with, check_target
 from oodles.suite.sources import load_examples
@@ -101,11 +100,5 @@ def pin_suite(suite: Suite, path: Path) -> None:
 
 def write_pins(pins: Mapping[str, Pins], path: Path) -> None:
     """Write the file that `rows` names."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with disk_errors(path, "choose another --pin"):
-        try:
-            with aside.open("wb") as handle:
-                np.savez_compressed(handle, **{f"{PREFIX}{name}": rows for name, rows in pins.items()})  # type: ignore[arg-type]
-            aside.replace(path)
-        finally:
-            aside.unlink(missing_ok=True)
+    with put(path, "choose another --pin") as aside, aside.open("wb") as handle:
+        np.savez_compressed(handle, **{f"{PREFIX}{name}": rows for name, rows in pins.items()})  # type: ignore[arg-type]

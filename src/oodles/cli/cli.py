@@ -8,7 +8,6 @@ import re
 import signal
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -202,17 +201,17 @@ def demo(
         _say("plumbing check: the model is tiny and untrained, so the numbers mean nothing")
     root = out or Path(study.out)
     _run(study, root, as_json=False, quiet=True)
-    analysis, table, runs = _analyse_path(root)
-    _finish(root, analysis, table, runs, as_json)
+    _finish(root, _analyse(root), as_json)
 
 
-def _finish(root: Path, analysis: Any, table: Any, runs: list[dict[str, Any]], as_json: bool) -> None:
+def _finish(root: Path, analysis: Any, as_json: bool) -> None:
     """Results and report into the study's folder."""
     from oodles.show.report import write_report
-    from oodles.stats.analysis import render_terminal, write_results
+    from oodles.show.terminal import render_terminal
+    from oodles.stats.analysis import write_results
 
     write_results(analysis, root / "results")
-    report_path = write_report(table, analysis, root / "report.html", runs=runs)
+    report_path = write_report(analysis, root / "report.html")
     if as_json:
         verdicts = [
             {**v.group, "n_runs": v.n_runs, "descriptive": v.descriptive, "verdict": v.sentence}
@@ -240,8 +239,8 @@ def suites(
     as_json: AsJson = False,
 ) -> None:
     """List the suites, or show one: its sets, sizes, labels, kinds of shift, licences, caveats."""
+    from oodles.audit.overview import describe_slices, describe_suite
     from oodles.show.suites import show_suite
-    from oodles.study.describe import describe_slices, describe_suite
     from oodles.suite.load import list_suites, load_suite
 
     if name is None:
@@ -285,7 +284,7 @@ def models(
 
     Reads a model's config at most; weights are not downloaded.
     """
-    from oodles.study.describe import describe_model, describe_models
+    from oodles.model.overview import describe_model, describe_models
 
     if name is None:
         rows = describe_models()
@@ -364,7 +363,7 @@ def fetch(
 
 
 def _list_fetchable(as_json: bool) -> None:
-    from oodles.study.describe import describe_fetchable
+    from oodles.model.overview import describe_fetchable
 
     rows = describe_fetchable()
     if as_json:
@@ -441,8 +440,7 @@ def check(
 
 def _check_study(study: str, data: Path | None, allow: list[str], override: list[str], as_json: bool) -> None:
     from oodles.study.check import audit_grid
-    from oodles.study.describe import describe_grid
-    from oodles.study.grid import expand
+    from oodles.study.grid import describe_grid, expand
 
     loaded = _load_study(study, override, data)
     grid = expand(loaded)
@@ -544,11 +542,11 @@ def _dry_run(
 ) -> None:
     """Counts and estimates; writes nothing to the study's folder."""
     from oodles.model.load import require_training
-    from oodles.study.describe import describe_status
+    from oodles.store.facts import describe_status
     from oodles.study.grid import expand, select
 
     grid = select(expand(study), only, shots)
-    status = {row["run"]: row["status"] for row in describe_status(root, grid)}
+    status = {row["run"]: row["status"] for row in describe_status(root, [job.spec.name for job in grid.jobs])}
     require_training("oodles run --dry-run")
     from oodles.store.folder import check_members
     from oodles.study.budget import (
@@ -773,7 +771,7 @@ def status(
     Up to 60 runs are listed one by one; of more, those that run or failed (--all lists every one).
     """
     from oodles.runs.progress import duration
-    from oodles.study.describe import describe_status, pace_of
+    from oodles.store.facts import describe_status, pace_of
 
     while True:
         rows = describe_status(folder)
@@ -886,14 +884,15 @@ def analyse(
     A long table has one row per run x step x test set: columns run, step, test_set, value; and model, train_set, shots,
     seed, role (in_domain or ood), metric, n where they are known.
     """
-    from oodles.stats.analysis import check_results, render_terminal, write_results
+    from oodles.show.terminal import render_terminal
+    from oodles.stats.analysis import check_results, write_results
 
     if out is not None:
         check_results(out, [path])  # before the work
     chosen: dict[str, Any] = {"method": method, "within": within, "interval": interval}
     chosen |= {"correlation": correlation, "metric": metric}
     chosen |= {"unit": unit, "in_domain": in_domain, "chance": chance, "shared_start": shared_start}
-    analysis, _, _ = _analyse_path(path, test_set, **chosen, by=_groups(by))
+    analysis = _analyse(path, test_set, **chosen, by=_groups(by))
     if out is not None:
         for written in write_results(analysis, out):
             _say(f"wrote {written}")
@@ -914,43 +913,13 @@ def _groups(by: list[str] | None) -> list[str] | None:
     return by if by is None else columns
 
 
-def _analyse_path(
-    path: Path, test_sets: list[str] | None = None, **options: Any
-) -> tuple[Any, Any, list[dict[str, Any]]]:
-    """Analysis, long table and run descriptions of a study's folder, a table or results."""
-    from oodles.stats.analysis import analyse as analyse_table
-    from oodles.stats.analysis import read_results
-    from oodles.stats.longtable import pick_sets, read_table
-    from oodles.store.archive import is_packed, opened
-    from oodles.store.table import DamageWarning, StoredRecords, read_runs
-    from oodles.study.describe import describe_runs
+def _analyse(path: Path, test_sets: list[str] | None = None, **options: Any) -> Any:
+    """The analysis of a path; what was left out is told."""
+    from oodles.api.analyse import analyse as analyse_source
 
-    given = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items() if v is not None}
-    if is_packed(path):
-        with opened(path) as unpacked:
-            return _analyse_path(unpacked, test_sets, **options)
-    if (path / "study.json").is_file():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DamageWarning)  # told below, once
-            table, records = read_runs(path, test_sets), StoredRecords.read(path, test_sets)
-        analysis = analyse_table(table, records, **given)
-        runs = describe_runs(path)
-        notes = [*dict.fromkeys([*table.attrs["notes"], *records.notes.texts])]
-        for run in runs:
-            if run["status"] != "done":
-                notes.append(f"run {run['name']} is not finished ({run['status']}); its scores so far are analysed")
-        _note(notes)
-        return analysis, table, runs
-    if (path / "results.json").is_file():
-        analysis = read_results(path)
-        if test_sets:
-            raise ConfigError("--test-set needs the folder of the study, or a long table; results have been computed")
-        if given:  # computed anew from the scores that lie with the results; the per-example records do not
-            _say("note: analysed anew from the results' table, without per-example records")
-            analysis = analyse_table(analysis.long_table, None, **given)
-        return analysis, analysis.long_table, []
-    table = pick_sets(read_table(path), test_sets, options.get("in_domain"))
-    return analyse_table(table, None, **given), table, []
+    analysis = analyse_source(path, test_sets=test_sets, **options)
+    _note(list(analysis.notes))
+    return analysis
 
 
 def _note(notes: list[str]) -> None:
@@ -991,8 +960,7 @@ def report(
     chosen: dict[str, Any] = {"method": method, "within": within, "interval": interval}
     chosen |= {"correlation": correlation, "metric": metric}
     chosen |= {"unit": unit, "in_domain": in_domain, "chance": chance, "shared_start": shared_start}
-    analysis, table, runs = _analyse_path(path, test_set, **chosen, by=_groups(by))
-    written = write_report(table, analysis, target, runs=runs)
+    written = write_report(_analyse(path, test_set, **chosen, by=_groups(by)), target)
     if as_json:
         _print_json({"report": str(written)})
     else:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -23,9 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oodles.disk import cache_dir, disk_errors
-from oodles.errors import MissingExtraError, ModelError, first_line, nearest
+from oodles.disk import cache_dir, write_text
+from oodles.errors import MissingExtraError, ModelError, StoreError, first_line, nearest
 from oodles.hashes import file_hash
+from oodles.trouble import disk_errors
 
 Say = Callable[[str], None]
 
@@ -74,16 +74,14 @@ MANIFEST = "sha256.json"  # of every file of a fetched model
 
 def _write_manifest(folder: Path) -> None:
     hashes = {p.name: known_hash(p) for p in sorted(folder.iterdir()) if p.name != MANIFEST and p.is_file()}
-    aside = folder / f".{MANIFEST}.{os.getpid()}.part"
-    aside.write_text(json.dumps(hashes, indent=2) + "\n", encoding="utf-8")
-    aside.replace(folder / MANIFEST)
+    write_text(folder / MANIFEST, json.dumps(hashes, indent=2) + "\n")
 
 
 def check_fetched(label: str) -> None:
     """Refuse a fetched model that is not as it was fetched; one of an older version is taken as it is found first."""
     folder = model_folder(label)
     if not (folder / MANIFEST).is_file():
-        with suppress(OSError):  # a cache that others have made
+        with suppress(StoreError):  # a cache that others have made
             _write_manifest(folder)
         return
     try:

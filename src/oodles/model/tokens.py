@@ -7,7 +7,6 @@ end; the question and the answers stay whole.
 from __future__ import annotations
 
 import contextlib
-import os
 import zipfile
 from array import array
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from oodles.contracts import Prompt, PromptSet, content_hash
-from oodles.disk import cache_dir
+from oodles.disk import cache_dir, put
 from oodles.errors import DataError, ModelError, StoreError, first_line
 from oodles.model.prefix_trees import Ints, Tokens
 
@@ -138,24 +137,15 @@ def _read_cache(path: Path) -> Encoded | None:
 
 def _write_cache(path: Path, encoded: Encoded) -> None:
     """Best effort: without a cache everything works, only slower."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with aside.open("wb") as handle:
-            np.savez(
-                handle,
-                tokens=encoded.tokens,
-                starts=encoded.starts,
-                targets=np.array([token for target in encoded.targets for token in target], dtype=np.int64),
-                target_sizes=np.array([len(target) for target in encoded.targets], dtype=np.int64),
-                shortened=np.array(encoded.shortened, dtype=np.str_),
-            )
-        aside.replace(path)
-    except OSError:
-        pass
-    finally:
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
+    with contextlib.suppress(StoreError), put(path, durable=False) as aside, aside.open("wb") as handle:
+        np.savez(
+            handle,
+            tokens=encoded.tokens,
+            starts=encoded.starts,
+            targets=np.array([token for target in encoded.targets for token in target], dtype=np.int64),
+            target_sizes=np.array([len(target) for target in encoded.targets], dtype=np.int64),
+            shortened=np.array(encoded.shortened, dtype=np.str_),
+        )
 
 
 def most_tokens(prompts: PromptSet, limit: int | None, targets: Sequence[Sequence[int]]) -> int | None:

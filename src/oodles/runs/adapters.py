@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from oodles.store.folder import put_folder
+from oodles.disk import put_folder
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 

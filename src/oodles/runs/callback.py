@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from oodles.contracts import Suite
+from oodles.disk import write_json
 from oodles.errors import MissingExtraError, ModelError
 from oodles.runs.evaluate import StepEvaluator
 from oodles.runs.monitor import Clock
 from oodles.runs.own_loop import Evaluator
 from oodles.runs.progress import duration
 from oodles.runs.schedule import schedule
-from oodles.store.folder import STORE_SCHEMA, supersede, write_json
+from oodles.store.folder import STORE_SCHEMA, supersede
 from oodles.suite.render import characters
 
 try:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from oodles.audit.audit import audit_data, stop_on_errors
 from oodles.contracts import Evaluation, ModelSpec, Pattern, Precision, PromptSet, Suite, describe_text, role_of
-from oodles.disk import staying
+from oodles.disk import MANIFEST, damage_of, read_sealed, write_json
 from oodles.errors import ConfigError, ModelError, StoreError, first_line, nearest, shown
 from oodles.model.forward import Plan
 from oodles.model.load import free_memory, load_model, load_tokenizer, precision_of, resolve_model
@@ -32,7 +32,6 @@ from oodles.runs.monitor import evaluation_line
 from oodles.runs.progress import Progress
 from oodles.store.environment import environment
 from oodles.store.folder import (
-    MANIFEST,
     STORE_SCHEMA,
     RunFolder,
     check_adapter,
@@ -41,20 +40,18 @@ from oodles.store.folder import (
     check_members,
     claim_folder,
     commit,
-    damage_of,
     keep_members,
     log_line,
     mend_scores,
-    read_json,
     read_scores,
     read_spec,
     run_folders,
-    write_json,
     write_spec,
 )
 from oodles.store.locks import held_briefly, holding
 from oodles.suite.load import pattern_of
 from oodles.suite.render import Rendered, characters, check_slices, render_sets
+from oodles.trouble import staying
 
 if TYPE_CHECKING:
     import torch
@@ -130,7 +127,7 @@ def _adapter_config(folder: Path) -> dict[str, Any]:
 
     file, advice = folder / CONFIGS[0], "restore the file, or remove the adapter's folder"
     try:
-        held = read_json(file, advice=advice)
+        held = read_sealed(file, advice=advice)
     except StoreError as error:
         raise ModelError(str(error)) from None
     kind, known = held.get("peft_type"), [one.value for one in PeftType]

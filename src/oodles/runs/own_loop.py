@@ -17,6 +17,7 @@ from typing import Any
 
 from oodles.audit.audit import audit_data, stop_on_errors
 from oodles.contracts import Evaluation, Pattern, Suite, describe_text
+from oodles.disk import write_json
 from oodles.errors import ConfigError, StoreError, nearest
 from oodles.names import check_name
 from oodles.runs.evaluate import Metrics, StepEvaluator
@@ -32,7 +33,6 @@ from oodles.store.folder import (
     log_line,
     read_scores,
     supersede,
-    write_json,
     write_spec,
 )
 from oodles.store.locks import held_briefly

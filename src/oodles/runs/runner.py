@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from oodles.contracts import PlannedRun, RunSpec, Suite
+from oodles.disk import damage_of
 from oodles.errors import ModelError, StoreError
 from oodles.model.load import attach_lora, free_memory, load_model, load_tokenizer, slow_here, targets_of
 from oodles.runs.callback import EvaluationHook
@@ -21,7 +22,6 @@ from oodles.store.folder import (
     RunFolder,
     begin_run,
     check_adapter,
-    damage_of,
     keep_members,
     log_line,
     read_scores,

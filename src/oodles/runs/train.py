@@ -25,11 +25,13 @@ from transformers import Trainer, TrainerCallback, TrainingArguments, get_schedu
 from transformers.trainer_callback import PrinterCallback
 
 from oodles.contracts import PromptSet, Recipe, Seeds
+from oodles.disk import damage_of, put_folder
 from oodles.errors import ModelError
 from oodles.model.forward import causal_lm, head_is_plain, hidden_states, is_out_of_memory
 from oodles.model.tokens import context_limit, encode
 from oodles.runs.schedule import warmup_steps
-from oodles.store.folder import RunFolder, damage_of, disk_errors, log_line, put_folder
+from oodles.store.folder import RunFolder, log_line
+from oodles.trouble import disk_errors
 
 KEEP_EVERY = 30.0  # seconds between checkpoints, at most; one more is kept before every evaluation
 OPTIMISERS = {"adamw": "adamw_torch", "adafactor": "adafactor", "sgd": "sgd"}

@@ -1,7 +1,7 @@
 """Results -> one self-contained HTML file. The report shows what the statistics found and computes nothing itself.
 
 >>> from oodles.show.report import write_report
->>> write_report(table, result, "report.html")  # doctest: +SKIP
+>>> write_report(analysis, "report.html")  # doctest: +SKIP
 
 Equal input gives equal bytes: no date, no random ids. Nothing is fetched when the file is opened.
 """
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import jinja2
 import matplotlib
@@ -30,10 +30,9 @@ from oodles.errors import DataError
 from oodles.outputs import begins_with, check_target, write_aside
 from oodles.show import figures, tables
 from oodles.stats.analysis import Analysis
-from oodles.stats.changes import changes as changes_of
 from oodles.stats.longtable import check_table
 from oodles.stats.series import grouped
-from oodles.stats.verdict import Verdict, verdicts
+from oodles.stats.verdict import Verdict
 
 if TYPE_CHECKING:
     from oodles.stats.correlate import PartialCorrelations
@@ -44,30 +43,39 @@ GENERATOR = b'name="generator" content="oodles '  # stands in the head of every 
 MANY_ROWS = 60  # a longer table is folded; it opens with a click and in print
 
 
+@overload
+def write_report(analysis: Analysis, path: Path | str, /, *, title: str | None = None) -> Path: ...
+
+
+@overload
 def write_report(
     table: pd.DataFrame | None,
     result: PartialCorrelations | Analysis,
     path: Path | str,
+    /,
     *,
     runs: Sequence[Mapping[str, Any]] = (),
     title: str | None = None,
-) -> Path:
-    """Write the report and return its path.
+) -> Path: ...
+
+
+def write_report(*given: Any, runs: Sequence[Mapping[str, Any]] = (), title: str | None = None) -> Path:
+    """Write the report and return its path: `write_report(analysis, path)`.
 
     Parameters
     ----------
-    table
-        The long table that was analysed. Results that were read back may come without it, and show no trajectories.
-    result
-        What `partial_correlations` returned, or an `Analysis`, which brings its changes and verdicts.
+    analysis
+        What `analyse` returned.
     path
         The HTML file; its folder is made if need be. A report that is there is replaced in one step; any other file
         is not.
-    runs
-        What was run, a mapping each: any of name, model, train_set, shots, seed, pattern, answers, recipe, steps,
-        status, versions, seconds, caveats, and whatever else is worth telling.
     title
         The heading.
+    table, result, runs
+        The older form `write_report(table, result, path, runs=...)`: a long table, what `partial_correlations` made of
+        it, and what was run, a mapping each: any of name, model, train_set, shots, seed, pattern, answers, recipe,
+        steps, status, versions, seconds, caveats. With an `Analysis` the table may be None: then no trajectories are
+        shown.
 
     Raises
     ------
@@ -76,9 +84,26 @@ def write_report(
     StoreError
         The file cannot be written, or another file is in its place.
     """
+    if len(given) == 2:
+        analysis, path = given
+        table = analysis.long_table
+        runs = analysis.runs
+    else:
+        table, result, path = given
+        analysis = _as_analysis(table, result)
     check_report(Path(path))
-    page = _template().render(_page(table, result, runs, title or TITLE))
+    page = _template().render(_page(table, analysis, runs, title or TITLE))
     return write_aside(Path(path), lambda aside: aside.write_text(page, encoding="utf-8", newline="\n"))
+
+
+def _as_analysis(table: pd.DataFrame | None, result: PartialCorrelations | Analysis) -> Analysis:
+    if isinstance(result, Analysis):
+        return result
+    if table is None:
+        raise DataError(
+            "a report without a table of scores needs an Analysis, as analyse() returns or read_results() reads it"
+        )
+    return Analysis.of(table, result)
 
 
 def check_report(path: Path) -> None:
@@ -128,19 +153,19 @@ class Section:
 
 
 def _page(
-    table: pd.DataFrame | None, result: PartialCorrelations | Analysis, runs: Sequence[Mapping[str, Any]], title: str
+    table: pd.DataFrame | None, analysis: Analysis, runs: Sequence[Mapping[str, Any]], title: str
 ) -> dict[str, Any]:
-    found, changes, said = _parts(table, result)
-    settings: Mapping[str, Any] = found.settings
+    result = analysis.result
+    settings: Mapping[str, Any] = result.settings
     metric = str(settings.get("metric") or "accuracy")
     checked = None if table is None else check_table(table, in_domain=settings.get("in_domain"))[0]
     answer = None if checked is None else _answer(checked, runs)
-    drawer = _Drawer(table=checked, found=found, changes=changes, metric=metric, answer=answer)
+    drawer = _Drawer(table=checked, found=result, changes=analysis.changes, metric=metric, answer=answer)
     return {
         "title": title,
         "facts": "" if checked is None else _facts(checked),
-        "sections": [_section(drawer, verdict, i) for i, verdict in enumerate(said)],
-        "caveats": list(found.caveats),
+        "sections": [_section(drawer, verdict, i) for i, verdict in enumerate(_verdicts(analysis))],
+        "caveats": list(result.caveats),
         "answer": answer,
         "metric": metric.replace("_", " ").capitalize(),
         "runs": _what_was_run(runs),
@@ -151,24 +176,12 @@ def _page(
     }
 
 
-def _parts(
-    table: pd.DataFrame | None, result: PartialCorrelations | Analysis
-) -> tuple[PartialCorrelations, pd.DataFrame, list[Verdict]]:
-    """The result, its changes and a verdict for every group, from whichever record holds them."""
-    if isinstance(result, Analysis):
-        found, changes, said = result.result, result.changes, list(result.verdicts)
-    elif table is None:
-        raise DataError(
-            "a report without a table of scores needs an Analysis, as analyse() returns or read_results() reads it"
-        )
-    else:
-        settings: Mapping[str, Any] = {"by": (), **result.settings}
-        chosen = {k: settings[k] for k in ("by", "unit", "metric", "level", "in_domain") if k in settings}
-        found, changes = result, changes_of(table, **chosen)
-        said = list(verdicts(result)) if len(result.table) else []
-    by = figures.columns_before(changes, "test_set")
-    silent = [group for group, _ in grouped(changes, by) if all(group != v.group for v in said)]
-    return found, changes, [*said, *(Verdict(group=g, n_runs=0, descriptive=False, sentence=NO_PAIR) for g in silent)]
+def _verdicts(analysis: Analysis) -> list[Verdict]:
+    """A verdict for every group, those without a pair included."""
+    said = list(analysis.verdicts)
+    by = figures.columns_before(analysis.changes, "test_set")
+    silent = [group for group, _ in grouped(analysis.changes, by) if all(group != v.group for v in said)]
+    return [*said, *(Verdict(group=g, n_runs=0, descriptive=False, sentence=NO_PAIR) for g in silent)]
 
 
 def _section(drawer: _Drawer, verdict: Verdict, number: int) -> Section:

@@ -1,10 +1,9 @@
-"""The whole analysis as one value: compute it, write it, read it back, show it on a terminal.
+"""The whole analysis as one value: compute it, write it, read it back.
 
 Try it::
 
-    found = analyse(table, records)
-    write_results(found, Path("results"))
-    render_terminal(found, Console())
+    analysis = analyse_table(table, records)
+    write_results(analysis, Path("results"))
 """
 
 from __future__ import annotations
@@ -18,23 +17,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 
 from oodles import __version__
-from oodles.errors import DataError, StoreError, first_line, plain, shown
+from oodles.errors import DataError, StoreError, first_line, shown
 from oodles.files import read_frame
 from oodles.outputs import check_target, write_aside
 from oodles.shapes import load_json, misfit
-from oodles.show.tables import p_value
-from oodles.stats.cautions import hardly_differ
 from oodles.stats.changes import changes
 from oodles.stats.correlate import PartialCorrelations, partial_correlations
 from oodles.stats.longtable import as_names, check_table, disarmed
 from oodles.stats.outcomes import Examples
-from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.verdict import Verdict, verdicts
 
 SCHEMA = 1
@@ -63,6 +55,8 @@ NEEDED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # columns tha
     ),
     "table": (("run", "test_set", "role", "metric"), ("step", "value")),
 }
+SHARED = ("by", "unit", "metric", "level", "in_domain")  # options of correlations and of changes
+SCALARS = (bool, int, float, np.generic)
 SUMMARY, UNFINISHED = "results.json", ".results.part"  # written last; there until then
 
 
@@ -75,6 +69,17 @@ class Analysis:
     verdicts: tuple[Verdict, ...]
     long_table: pd.DataFrame  # the scores themselves, as checked: for whoever draws trajectories
     version: str = __version__  # of oodles, when it was computed
+    runs: tuple[Mapping[str, Any], ...] = ()  # what was run, where a study's folder says so
+    notes: tuple[str, ...] = ()  # what was left out, or is not finished
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, result: PartialCorrelations) -> Analysis:
+        """Changes and verdicts for correlations that were computed by themselves."""
+        settings: Mapping[str, Any] = {"by": (), **result.settings}
+        options = {name: settings[name] for name in SHARED if name in settings}
+        checked, _ = check_table(table, in_domain=settings.get("in_domain"))
+        said = verdicts(result) if len(result.table) else ()
+        return cls(result=result, changes=changes(table, **options), verdicts=tuple(said), long_table=_plain(checked))
 
     @property
     def robustness(self) -> pd.DataFrame:
@@ -82,7 +87,7 @@ class Analysis:
         return self.result.residuals
 
 
-def analyse(table: pd.DataFrame, records: pd.DataFrame | Examples | None = None, **options: Any) -> Analysis:
+def analyse_table(table: pd.DataFrame, records: pd.DataFrame | Examples | None = None, **options: Any) -> Analysis:
     """Partial correlations, changes over training and a verdict per group.
 
     Parameters
@@ -99,7 +104,7 @@ def analyse(table: pd.DataFrame, records: pd.DataFrame | Examples | None = None,
     Analysis
     """
     result = partial_correlations(table, records, **options)
-    shared = {name: options[name] for name in ("by", "unit", "metric", "level", "in_domain") if name in options}
+    shared = {name: options[name] for name in SHARED if name in options}
     checked, _ = check_table(table, in_domain=options.get("in_domain"))
     return Analysis(
         result=result, changes=changes(table, **shared), verdicts=verdicts(result), long_table=_plain(checked)
@@ -235,6 +240,10 @@ def _read_summary(folder: Path) -> Any:
     return summary
 
 
+def _is_cell(value: object) -> bool:
+    return value is None or isinstance(value, (str, *SCALARS))
+
+
 def _read_frame(file: Path, name: str, by: list[str]) -> pd.DataFrame:
     """A table of results, if it has the columns that whoever shows it needs."""
     try:
@@ -250,98 +259,12 @@ def _read_frame(file: Path, name: str, by: list[str]) -> pd.DataFrame:
         if column in texts and not all(isinstance(cell, str) for cell in frame[column]):
             raise DataError(f"{file}: column '{column}' holds {frame[column].dtype}, expected text; {AGAIN}")
     if name == "table":
+        for column in frame.columns:
+            if frame[column].dtype == object and not all(map(_is_cell, frame[column])):
+                raise DataError(f"{file}: column '{shown(column)}' holds lists, expected text or numbers; {AGAIN}")
         return frame
     if "caveats" not in frame.columns:
         raise DataError(f"{file}: no column 'caveats'; {AGAIN}")
     if not all(isinstance(said, np.ndarray) and all(isinstance(s, str) for s in said) for said in frame["caveats"]):
         raise DataError(f"{file}: column 'caveats' holds {frame['caveats'].dtype}, expected lists of text; {AGAIN}")
     return frame.assign(caveats=pd.Series([list(map(str, s)) for s in frame["caveats"]], dtype=object))
-
-
-def render_terminal(analysis: Analysis, console: Console) -> None:
-    """A compact table and a coloured heatmap per group, and the verdict."""
-    result = analysis.result
-    by = [str(column) for column in result.settings["by"]]  # type: ignore[attr-defined]
-    for verdict in analysis.verdicts:
-        rows = result.table
-        for column in by:
-            rows = rows[rows[column].astype(str) == verdict.group[column]]
-        title = ", ".join(verdict.group.values()) or "all runs"
-        console.print(Text(title, style="bold"))
-        for within, pairs in rows.groupby("within", sort=False):
-            console.print(_heatmap(pairs, str(within)))
-        console.print(_pair_table(rows))
-        console.print(Text(verdict.sentence))
-        for said in _common(rows):
-            console.print(Text(f"  ! {said}", style="yellow"))
-        console.print()
-    for said in result.caveats:
-        console.print(Text(f"! {said}", style="yellow"))
-
-
-def _common(rows: pd.DataFrame) -> list[str]:
-    """Caveats that all pairs of a group share; the others are counted in the table."""
-    every = [set(said) for said in rows["caveats"]]
-    return [said for said in rows["caveats"].iloc[0] if all(said in one for one in every)]
-
-
-def _heatmap(pairs: pd.DataFrame, within: str) -> Table:
-    names = list(dict.fromkeys([*pairs["a"], *pairs["b"]]))
-    found = {(a, b): r for a, b, r in zip(pairs["a"], pairs["b"], pairs["r"], strict=True)}
-    grid = Table(
-        box=None, padding=(0, 0), pad_edge=False, title=f"r, {within}", title_justify="left", title_style="dim"
-    )
-    grid.add_column(justify="right")
-    grid.add_column(width=1)  # between a row's number and its first value
-    for number in range(1, len(names)):
-        grid.add_column(str(number), justify="center", width=7)
-    for i, name in enumerate(names):
-        cells = [_cell(found.get((names[j], name), found.get((name, names[j])))) for j in range(min(i, len(names) - 1))]
-        grid.add_row(Text(plain(f"{name} {i + 1}"), no_wrap=True, overflow="ellipsis"), "", *cells)
-    return grid
-
-
-def _cell(r: float | None) -> Text:
-    if r is None or not np.isfinite(r):
-        return Text("  –   ", style="dim")
-    strength = min(abs(r), 1.0)
-    fade = int(255 - 150 * strength)
-    colour = f"rgb({fade},{int(255 - 90 * strength)},255)" if r >= 0 else f"rgb(255,{fade},{fade})"
-    return Text(f"{r:+.2f} ", style=f"black on {colour}")
-
-
-def _pair_table(rows: pd.DataFrame) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("pair", "within"):
-        table.add_column(name)
-    raw = ("r raw",) if any(hardly_differ(said) for said in rows["caveats"]) else ()
-    for name in ("r", *raw, "interval", "p (Holm)", "corrected", "runs", "points", "caveats"):
-        table.add_column(name, justify="right")
-    common = set(_common(rows))
-    for row in rows.to_dict("records"):
-        table.add_row(*_pair_cells(row, common, raw=bool(raw)))
-    return table
-
-
-def _pair_cells(row: Mapping[Any, Any], common: set[str], *, raw: bool) -> list[str]:
-    own = len(set(row["caveats"]) - common)
-    p_val = p_value(row["p_holm"]) if np.isfinite(row["p_holm"]) else ""
-    corrected = _number(row["r_corrected"])
-    if row["corrected_by"] == "range":
-        corrected = f"{_number(row['r_corrected_low'])}..{_number(row['r_corrected_high'])}"
-    return [
-        escape(plain(f"{row['a']} ~ {row['b']}")),
-        str(row["within"]),
-        _number(row["r"]),
-        *([_number(row["r_raw"])] if raw else []),
-        f"{_number(row['low'])} to {_number(row['high'])}",
-        p_val if row["n_units"] >= DESCRIPTIVE else "no test",
-        corrected,
-        str(row["n_runs"]),
-        str(row["n_steps"]),
-        str(own) if own else "",
-    ]
-
-
-def _number(value: float) -> str:
-    return f"{value:+.2f}" if np.isfinite(value) else "–"

@@ -2,7 +2,7 @@
 
 An **item** is what was drawn independently: an example, or all examples that share a premise or a template. A
 **stratum** is a part whose share of the set is fixed by design, such as a label in a balanced set. `Records` holds a
-table of records in memory; a study's folder is read set by set (`oodles.store.table.StoredRecords`).
+table of records in memory; a study's folder is read set by set (`oodles.api.records.StoredRecords`).
 """
 
 from __future__ import annotations

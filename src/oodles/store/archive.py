@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from oodles.disk import put
 from oodles.errors import ConfigError, StoreError, first_line
 from oodles.names import is_part
 from oodles.outputs import begins_with, check_target
-from oodles.store.folder import RunFolder, disk_errors, parse_scores, records_file, run_folders, sync
+from oodles.store.folder import RunFolder, parse_scores, records_file, run_folders
 
 SUFFIX = ".oodles.zip"
 OF_A_STUDY = ("study.json", "audit.json")
@@ -54,19 +55,11 @@ def pack(root: Path, out: Path | None = None) -> Packed:
     runs = run_folders(root)
     out = out or root.with_name(root.resolve().name + SUFFIX)
     check_target(out, _is_study)
-    aside = out.with_name(f".{out.name}.{os.getpid()}.part")
     count = 0
-    with disk_errors(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with zipfile.ZipFile(aside, "w") as archive:
-                for run in runs:
-                    count += _add(archive, f"runs/{run.name}/", _read_run(run))
-                count += _add(archive, "", _read_study(root))  # last: the sets of every line are there by now
-            sync(aside)
-            aside.replace(out)
-        finally:
-            aside.unlink(missing_ok=True)
+    with put(out) as aside, zipfile.ZipFile(aside, "w") as archive:
+        for run in runs:
+            count += _add(archive, f"runs/{run.name}/", _read_run(run))
+        count += _add(archive, "", _read_study(root))  # last: the sets of every line are there by now
     return Packed(path=out, runs=len(runs), files=count, bytes=out.stat().st_size)
 
 

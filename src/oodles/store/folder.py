@@ -9,13 +9,11 @@ Everything is written aside and renamed, or appended as one line, so a kill leav
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import shutil
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -30,24 +28,29 @@ from oodles.contracts import (
     PromptSet,
     Role,
     RunSpec,
-    content_hash,
     describe_text,
     run_id_of,
 )
-from oodles.disk import disk_errors as disk_errors
-from oodles.disk import make_folder
-from oodles.disk import sync as sync
+from oodles.disk import (
+    UNLIKE,
+    damage_of,
+    make_folder,
+    put,
+    read_sealed,
+    sync,
+    unsealed,
+    write_json,
+    write_text,
+)
 from oodles.errors import StoreError, first_line, masked
 from oodles.names import is_part
 from oodles.shapes import ANY, LARGEST, RUN_JSON, load_json, misfit, parse_json
 from oodles.store.metrics import metrics
 from oodles.suite.slices import Members, is_slice
+from oodles.trouble import disk_errors
 
 STORE_SCHEMA = 1
 CRC = b', "crc": '  # stands last in a line
-CHECKSUM = "checksum"  # of a JSON file
-UNLIKE = "not as it was written"
-MANIFEST = "manifest.json"  # of a checkpoint or an adapter: the hash of every other file in its folder
 ROLES = get_args(Role)
 LINE_KINDS = {"step": int, "n": int, "test_set": str, "prompts": str, "metrics": dict}  # what a line must say
 Status = Literal["done", "failed", "started", "missing"]
@@ -132,101 +135,6 @@ class RunFolder:
 
 
 # writing
-
-
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write aside, sync, rename; with a checksum, so that a flipped bit is seen."""
-    write_text(path, json.dumps(sealed(value), indent=2, ensure_ascii=False, sort_keys=True) + "\n")
-
-
-def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON object with its own checksum."""
-    plain = json.loads(json.dumps(dict(value)))
-    return {**plain, CHECKSUM: content_hash(plain)}
-
-
-def unsealed(value: Any, *, strictly: bool = False) -> dict[str, Any]:
-    """The object without its checksum, if that fits it; a ValueError if not. Files of older versions have none."""
-    if not isinstance(value, dict):
-        raise ValueError("not a JSON object")
-    told = value.pop(CHECKSUM, None)
-    if told != content_hash(value) and (strictly or told is not None):
-        raise ValueError(UNLIKE)
-    return value
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write aside, sync, rename: the file is there whole or not at all."""
-    with put(path) as aside:
-        aside.write_text(text, encoding="utf-8")
-
-
-@contextmanager
-def put(path: Path) -> Iterator[Path]:
-    """A name beside `path` for a new file; synced and renamed at the end: there whole, and to stay, or not at all."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with disk_errors(path):
-        make_folder(path.parent)
-        try:
-            yield aside
-            sync(aside)
-            aside.replace(path)
-            sync(path.parent)
-        finally:
-            aside.unlink(missing_ok=True)
-
-
-@contextmanager
-def put_folder(path: Path) -> Iterator[Path]:
-    """The same for a folder of files, with a manifest of their hashes; it takes the place of an older one."""
-    aside = path.with_name(f".{path.name}.part")  # of one name: who writes here holds the run's lock
-    with disk_errors(path):
-        make_folder(path.parent)
-        try:
-            shutil.rmtree(aside, ignore_errors=True)
-            aside.mkdir()
-            yield aside
-            _write_manifest(aside)
-            for one in (*aside.rglob("*"), aside):
-                sync(one)
-            if path.is_dir():
-                shutil.rmtree(path)
-            aside.rename(path)
-            sync(path.parent)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-
-
-def _write_manifest(folder: Path) -> None:
-    files = {name: _hash_file(folder / name) for name in sorted(_files_in(folder))}
-    (folder / MANIFEST).write_text(json.dumps({"schema": STORE_SCHEMA, "sha256": files}, indent=2) + "\n")
-
-
-def _files_in(folder: Path) -> set[str]:
-    return {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()} - {MANIFEST}
-
-
-def _hash_file(file: Path) -> str:
-    with file.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
-
-
-def damage_of(folder: Path) -> str:
-    """How the files of a folder differ from its manifest; nothing if they do not."""
-    try:
-        held = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["sha256"]
-        names = _files_in(folder)
-        missing = sorted(held.keys() - names)
-        changed = [name for name in sorted(names & held.keys()) if _hash_file(folder / name) != held[name]]
-    except FileNotFoundError:
-        return f"{MANIFEST} is missing"
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return f"{MANIFEST} is damaged"
-    except OSError as error:
-        raise StoreError(f"{folder}: cannot be read ({error.strerror or error}); check the folder") from None
-    if missing:
-        return f"{missing[0]} is missing"
-    return f"{changed[0]} is not as it was written" if changed else ""
 
 
 def check_adapter(folder: Path) -> None:
@@ -632,16 +540,12 @@ def log_line(folder: RunFolder, text: str) -> None:
 # reading
 
 
-def read_json(path: Path, *, strictly: bool = False, advice: str = "") -> dict[str, Any]:
-    """An object from a JSON file; of the files of a study and its runs also what each of its parts must be."""
-    advice = advice or _advice(path)
+def read_json(path: Path, *, strictly: bool = False) -> dict[str, Any]:
+    """An object from a JSON file of a study or a run, with what each of its parts must be."""
+    advice = _advice(path)
+    value = read_sealed(path, strictly=strictly, advice=advice)
     try:
-        value = load_json(path)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else first_line(error)
-        raise StoreError(f"{path}: cannot be read ({reason}); {advice}") from None
-    try:
-        return _shaped(path, unsealed(value, strictly=strictly))
+        return _shaped(path, value)
     except ValueError as error:
         raise StoreError(f"{path}: {first_line(error)}; {advice}") from None
 

@@ -33,8 +33,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from oodles.disk import sealed, unsealed, write_text
 from oodles.errors import StoreError
-from oodles.store.folder import disk_errors, sealed, unsealed, write_text
+from oodles.trouble import disk_errors
 
 State = Literal["alive", "gone", "elsewhere"]
 PATIENCE, LOOKS = 0.05, 600  # seconds between two looks at a lock that is held for moments only, and how many

@@ -35,9 +35,6 @@ from oodles.suite.slices import Members, Slice, is_slice, resolve_slice, strata_
 if TYPE_CHECKING:  # slow to load, and most commands only look at the folder
     import pandas as pd
 
-    from oodles.stats.outcomes import Outcomes
-    from oodles.stats.series import Series
-
 COLUMNS = ("run", "model", "train_set", "shots", "seed", "step", "test_set", "role", "metric", "value", "n")
 
 
@@ -61,9 +58,9 @@ def read_runs(root: str | Path, test_sets: Sequence[str] | None = None) -> pd.Da
     from oodles.store.archive import opened
 
     with opened(root) as folder:
-        wanted, notes = _Wanted.read(folder, test_sets), _Notes()
+        wanted, notes = Wanted.read(folder, test_sets), Notes()
         abouts, parts, owners = [], [], []
-        for number, (run, about, scores) in enumerate(_runs(folder, notes)):
+        for number, (run, about, scores) in enumerate(committed_runs(folder, notes)):
             abouts.append(about)
             for line in scores.lines:
                 found = list(wanted.parts(run, line, notes))
@@ -108,7 +105,7 @@ def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd
     and the item and the stratum of the example, which the noise correction needs.
 
     `test_sets` and damage as in `read_runs`; the records of a slice are those of its set, under the slice's name. This
-    holds every record in memory; `StoredRecords` reads them set by set.
+    holds every record in memory; `oodles.api.records.StoredRecords` reads them set by set.
     """
     import pandas as pd
 
@@ -116,12 +113,12 @@ def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd
 
     frames = []
     with opened(root) as folder:
-        wanted, notes = _Wanted.read(folder, test_sets), _Notes()
-        for run, _, scores in _runs(folder, notes):
+        wanted, notes = Wanted.read(folder, test_sets), Notes()
+        for run, _, scores in committed_runs(folder, notes):
             for line in scores.lines:
                 whole = wanted.whole(line)
                 parts = [(one.name, inside) for one, inside, _ in wanted.slices_of(line)]
-                frame = _record(run, line, notes) if whole or parts else None
+                frame = read_record(run, line, notes) if whole or parts else None
                 if frame is None:
                     continue
                 parts = [(n, inside) for n, inside in parts if len(inside) == len(frame)]  # else told by read_runs
@@ -139,7 +136,7 @@ def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd
     return table
 
 
-def _runs(root: Path, notes: _Notes) -> Iterator[tuple[RunFolder, dict[str, Any], Scores]]:
+def committed_runs(root: Path, notes: Notes) -> Iterator[tuple[RunFolder, dict[str, Any], Scores]]:
     """Every run that can be read, what the long table says of it, and its committed lines."""
     for folder in (RunFolder(root / "runs" / name) for name in run_names(root)):
         if not folder.spec.is_file():
@@ -171,7 +168,7 @@ def run_columns(folder: RunFolder) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class _Notes:
+class Notes:
     """What could not be read."""
 
     lost: list[str] = field(default_factory=list)
@@ -259,87 +256,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """The records of one evaluation, or of a slice of it."""
-
-    folder: RunFolder
-    line: Mapping[str, Any]
-    inside: Any  # array, or None for the whole set
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredRecords:
-    """The records of a study's folder, read for one test set at a time: who was right, and nothing else.
-
-    Try it::
-
-        records = StoredRecords.read("runs/paper")
-        partial_correlations(read_runs("runs/paper"), records)
-
-    Outcomes are kept as bits once they were read, an eighth of a byte per example and step.
-    """
-
-    wanted: _Wanted
-    kept: Mapping[str, Mapping[tuple[str, float], _Kept]]  # test set -> (run, step)
-    notes: _Notes
-    bits: dict[tuple[str, int, str], Any] = field(default_factory=dict)  # (run, step, test set): packed outcomes
-
-    @classmethod
-    def read(cls, root: str | Path, test_sets: Sequence[str] | None = None) -> StoredRecords:
-        """Look at the committed lines of a study's folder; records are read when they are asked for."""
-        wanted, notes = _Wanted.read(Path(root), test_sets), _Notes()
-        kept: dict[str, dict[tuple[str, float], _Kept]] = {}
-        for run, _, scores in _runs(Path(root), notes):
-            for line in scores.lines:
-                place = (run.name, float(line["step"]))
-                if wanted.whole(line):
-                    kept.setdefault(line["test_set"], {})[place] = _Kept(run, line, None)
-                for one, inside, _ in wanted.slices_of(line):
-                    kept.setdefault(one.name, {})[place] = _Kept(run, line, inside)
-        return cls(wanted, kept, notes)
-
-    def outcomes(self, series: Series, name: str, values: Any, /) -> tuple[Outcomes | None, str]:
-        """Outcomes of a test set at the points of a group, or why they cannot be used."""
-        from oodles.stats.outcomes import checked_outcomes
-
-        own = self.kept.get(name, {})
-        places = [(series.run_names[run], float(step)) for run, step in zip(series.runs, series.steps, strict=True)]
-        rows = [(point, own[place]) for point, place in enumerate(places) if place in own]
-        read = [(point, one, self._correct(one)) for point, one in rows]
-        read = [row for row in read if row[2] is not None]
-        if not read:
-            return None, f"{name}: no records"
-        layouts = {id(layout): layout for layout in (self._layout(one) for _, one, _ in read)}
-        whole = Layout.joined(list(layouts.values()))
-        column = {identity: place for place, identity in enumerate(whole.ids)}
-        columns = {key: np.array([column[identity] for identity in one.ids]) for key, one in layouts.items()}
-        correct = np.full((len(series.runs), len(whole.ids)), -1, dtype=np.int8)
-        for point, one, outcome in read:
-            correct[point, columns[id(self._layout(one))]] = outcome
-        outcomes, why = checked_outcomes(correct, whole.items, whole.strata, series.runs, values)
-        return outcomes, f"{name}: {why}" if why else ""
-
-    def _layout(self, one: _Kept) -> Layout:
-        def ids() -> Iterable[str]:
-            frame = _record(one.folder, one.line, self.notes, ["example"])
-            return () if frame is None else frame["example"]
-
-        return self.wanted.layout(one.line, one.inside, ids)
-
-    def _correct(self, one: _Kept) -> Any:
-        """Who was right, as an array of 0 and 1; None, and a note, where the records are damaged."""
-        key = (one.folder.name, one.line["step"], one.line["test_set"])
-        if key not in self.bits:
-            frame = _record(one.folder, one.line, self.notes, ["correct"])
-            self.bits[key] = None if frame is None else np.packbits(frame["correct"].to_numpy(np.bool_))
-        if self.bits[key] is None:
-            return None
-        outcome = np.unpackbits(self.bits[key], count=one.line["n"])
-        return outcome if one.inside is None else outcome[one.inside]
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class Wanted:
     """Which test sets and slices are read, and the members they are read with."""
 
     root: Path
@@ -350,13 +267,13 @@ class _Wanted:
     seen: set[str] = field(default_factory=set)
 
     @classmethod
-    def read(cls, root: Path, names: Sequence[str] | None) -> _Wanted:
+    def read(cls, root: Path, names: Sequence[str] | None) -> Wanted:
         if names is not None:
             return cls(root, tuple(n for n in names if not is_slice(n)), tuple(filter(is_slice, names)))
         held = read_json(root / "study.json") if (root / "study.json").is_file() else {}
         return cls(root, None, tuple(held.get("slices", ())))
 
-    def parts(self, folder: RunFolder, line: Mapping[str, Any], notes: _Notes) -> Iterator[_Part]:
+    def parts(self, folder: RunFolder, line: Mapping[str, Any], notes: Notes) -> Iterator[_Part]:
         """The set itself if it is wanted, and every wanted slice of it."""
         self.seen.add(line["test_set"])
         step = line["step"]
@@ -370,7 +287,7 @@ class _Wanted:
                 chance=self._chance(line),
             )
         for one, inside, members in self.slices_of(line):
-            frame = _record(folder, line, notes)
+            frame = read_record(folder, line, notes)
             if frame is None:
                 return
             if len(frame) != len(inside):
@@ -466,8 +383,8 @@ def read_members(path: Path, test_set: str, prompts: str) -> Members:
     )
 
 
-def _record(
-    folder: RunFolder, line: Mapping[str, Any], notes: _Notes, columns: list[str] | None = None
+def read_record(
+    folder: RunFolder, line: Mapping[str, Any], notes: Notes, columns: list[str] | None = None
 ) -> pd.DataFrame | None:
     """The records of an evaluation, or these columns of them; None, and a note, if they are damaged."""
     path = records_file(folder, line)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from itertools import product
+from typing import Any
 
 from oodles.contracts import (
     Draw,
@@ -152,3 +153,9 @@ def _caveats(study: Study) -> tuple[str, ...]:
     if sampled is None:
         return ()
     return (f"the in-domain set is a sample of {sampled}: noise in it biases partial correlations upward",)
+
+
+def describe_grid(grid: Grid) -> dict[str, Any]:
+    """What a study would run."""
+    runs = [{"run": j.spec.name, "run_id": j.spec.run_id, "steps": schedule_of(j.spec)} for j in grid.jobs]
+    return {"study": grid.study.name, "suite": grid.suite.name, "runs": runs, "caveats": list(grid.caveats)}

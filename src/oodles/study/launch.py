@@ -8,7 +8,7 @@ from pathlib import Path
 
 from oodles.audit.audit import stop_on_errors
 from oodles.contracts import Study
-from oodles.disk import staying
+from oodles.disk import write_json
 from oodles.model.load import model_path, require_training
 from oodles.runs.events import show_on
 from oodles.runs.progress import Progress
@@ -22,7 +22,6 @@ from oodles.store.folder import (
     claim_folder,
     mend_members,
     plan_runs,
-    write_json,
 )
 from oodles.store.locks import held_briefly
 from oodles.study.check import audit_grid
@@ -31,6 +30,7 @@ from oodles.study.load import load_study
 from oodles.study.worker import How, Outcome, check_alone, run_missing, work_of
 from oodles.suite.render import render_sets
 from oodles.suite.slices import Members
+from oodles.trouble import staying
 
 
 def run(

@@ -13,23 +13,15 @@ from pathlib import Path
 from typing import Literal
 
 from oodles.contracts import PlannedRun
-from oodles.disk import disk_trouble, staying
+from oodles.disk import write_json
 from oodles.errors import ConfigError, DiskError, OodlesError, StoreError, masked
 from oodles.model.load import free_memory
 from oodles.runs.schedule import schedule_of
 from oodles.runs.stopping import Stop, Stopped
-from oodles.store.folder import (
-    RunFolder,
-    check_spec,
-    is_damaged,
-    keep_draw,
-    log_line,
-    mend_scores,
-    sidecar,
-    write_json,
-)
+from oodles.store.folder import RunFolder, check_spec, is_damaged, keep_draw, log_line, mend_scores, sidecar
 from oodles.store.locks import release, take
 from oodles.study.grid import Grid
+from oodles.trouble import disk_trouble, staying
 
 Choice = Literal["skip", "failed before", "run"]
 

@@ -34,9 +34,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from oodles.contracts import Fallback, Source
+from oodles.disk import put, read_sealed, write_text
 from oodles.errors import DataError, DiskError, MissingExtraError, StoreError, masked, nearest
-from oodles.store.folder import disk_errors, read_json
 from oodles.suite.load import list_suites
+from oodles.trouble import disk_errors
 
 CONVERTED = "refs/convert/parquet"  # the branch on which the hub keeps its own Parquet copy of a repository
 CONVERTED_FILE = re.compile(r"(?P<config>[^/]+)/(?P<split>[^/]+)/\d{4,}\.parquet")
@@ -109,7 +110,7 @@ def provenance_of(target: Path) -> Provenance | None:
     if not path.is_file():
         return None
     try:
-        held = read_json(path, advice="remove it and fetch the set again")
+        held = read_sealed(path, advice="remove it and fetch the set again")
     except StoreError as error:
         raise DataError(str(error)) from None
     kinds = {"str": str, "int": int, "str | None": str | None}
@@ -533,36 +534,24 @@ def _numbered(labels: Sequence[str] | None, numbers: Mapping[str, int]) -> list[
 
 
 def _keep(found: _Found, source: Source, target: Path) -> Provenance:
-    """Write both files aside, then let them appear, the provenance last: it never speaks of another file."""
+    """Write both files, the provenance last: it never speaks of another file."""
     beside = target.with_suffix(".json")
-    parts = [path.with_name(f".{path.name}.{os.getpid()}.part") for path in (target, beside)]
-    with disk_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with parts[0].open("wb") as handle:
-                found.dataset.to_parquet(handle)
-                _sync(handle)
-            with parts[0].open("rb") as handle:
-                digest = hashlib.file_digest(handle, "sha256").hexdigest()
-            provenance = Provenance(
-                hub=str(source.hub),
-                config=source.config,
-                split=str(source.split),
-                asked_revision=source.revision,
-                revision=found.revision,
-                origin=found.origin,
-                rows=found.dataset.num_rows,
-                sha256=digest,
-            )
-            with parts[1].open("wb") as handle:
-                handle.write(json.dumps(asdict(provenance), indent=2, ensure_ascii=False).encode() + b"\n")
-                _sync(handle)
-            beside.unlink(missing_ok=True)
-            parts[0].replace(target)
-            parts[1].replace(beside)
-        finally:
-            for part in parts:
-                part.unlink(missing_ok=True)
+    with put(target) as aside:
+        found.dataset.to_parquet(str(aside))
+        with aside.open("rb") as handle:
+            digest = hashlib.file_digest(handle, "sha256").hexdigest()
+        provenance = Provenance(
+            hub=str(source.hub),
+            config=source.config,
+            split=str(source.split),
+            asked_revision=source.revision,
+            revision=found.revision,
+            origin=found.origin,
+            rows=found.dataset.num_rows,
+            sha256=digest,
+        )
+        beside.unlink(missing_ok=True)
+    write_text(beside, json.dumps(asdict(provenance), indent=2, ensure_ascii=False) + "\n")
     return provenance
 
 

@@ -1,0 +1,1 @@
+"""What Python users and the command line call: one function per question."""

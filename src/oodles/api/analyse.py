@@ -1,0 +1,104 @@
+"""analyse(): from whatever holds scores to an `Analysis`.
+
+>>> import oodles as oo
+>>> analysis = oo.analyse("runs/demo")  # doctest: +SKIP
+>>> print(analysis.verdicts[0].sentence)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from oodles.api.records import StoredRecords
+from oodles.errors import ConfigError
+from oodles.stats.analysis import SUMMARY, Analysis, analyse_table, read_results
+from oodles.stats.longtable import pick_sets, read_table
+from oodles.stats.outcomes import Examples
+from oodles.store.archive import is_packed, opened
+from oodles.store.facts import describe_runs
+from oodles.store.table import DamageWarning, read_runs
+
+ANEW = "analysed again from the results' table, without per-example records"
+
+
+def analyse(
+    source: str | Path | pd.DataFrame,
+    *,
+    records: pd.DataFrame | Examples | None = None,
+    test_sets: Sequence[str] | None = None,
+    **options: Any,
+) -> Analysis:
+    """Partial correlations between OOD test sets, changes over training and a verdict per group.
+
+    Parameters
+    ----------
+    source
+        The folder of a study, a packed study, a long table (a `DataFrame`, .csv or .parquet), or the folder that
+        `oodles analyse --out` wrote.
+    records
+        With a table: per-example outcomes, columns run, step, test_set, example, correct. A study's folder brings its
+        own.
+    test_sets
+        Only these test sets and slices, beside the in-domain ones.
+    **options
+        As for `partial_correlations`: method, within, interval, correlation, metric, by, unit, in_domain, chance,
+        shared_start, level.
+
+    Returns
+    -------
+    Analysis
+        What `write_report`, and the command line, show.
+    """
+    given = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items() if v is not None}
+    if isinstance(source, pd.DataFrame):
+        return _of_table(source, records, test_sets, given)
+    path = Path(source)
+    if records is not None and path.is_dir():
+        raise ConfigError(f"{path}: a folder brings its own records; give records with a table only")
+    if is_packed(path):
+        with opened(path) as unpacked:
+            return _of_study(unpacked, test_sets, given)
+    if (path / "study.json").is_file():
+        return _of_study(path, test_sets, given)
+    if (path / SUMMARY).is_file():
+        return _of_results(path, test_sets, given)
+    return _of_table(read_table(path), records, test_sets, given)
+
+
+def _of_table(
+    table: pd.DataFrame,
+    records: pd.DataFrame | Examples | None,
+    test_sets: Sequence[str] | None,
+    given: dict[str, Any],
+) -> Analysis:
+    return analyse_table(pick_sets(table, test_sets, given.get("in_domain")), records, **given)
+
+
+def _of_study(path: Path, test_sets: Sequence[str] | None, given: dict[str, Any]) -> Analysis:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DamageWarning)  # kept as notes, once
+        table, records = read_runs(path, test_sets), StoredRecords.read(path, test_sets)
+    analysis = analyse_table(table, records, **given)
+    runs = describe_runs(path)
+    unfinished = [
+        f"run {run['name']} is not finished ({run['status']}); its scores so far are analysed"
+        for run in runs
+        if run["status"] != "done"
+    ]
+    notes = dict.fromkeys([*table.attrs["notes"], *records.notes.texts, *unfinished])
+    return replace(analysis, runs=tuple(runs), notes=tuple(notes))
+
+
+def _of_results(path: Path, test_sets: Sequence[str] | None, given: dict[str, Any]) -> Analysis:
+    analysis = read_results(path)
+    if test_sets:
+        raise ConfigError("--test-set needs the folder of the study, or a long table; results have been computed")
+    if not given:
+        return analysis
+    return replace(analyse_table(analysis.long_table, None, **given), notes=(ANEW,))

@@ -1,0 +1,93 @@
+"""The records of a study's folder, for the statistics: read for one test set at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oodles.stats.outcomes import Outcomes, checked_outcomes
+from oodles.stats.series import Series
+from oodles.store.folder import RunFolder
+from oodles.store.table import Layout, Notes, Wanted, committed_runs, read_record
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The records of one evaluation, or of a slice of it."""
+
+    folder: RunFolder
+    line: Mapping[str, Any]
+    inside: Any  # array, or None for the whole set
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredRecords:
+    """The records of a study's folder, read for one test set at a time: who was right, and nothing else.
+
+    Try it::
+
+        records = StoredRecords.read("runs/paper")
+        partial_correlations(read_runs("runs/paper"), records)
+
+    Outcomes are kept as bits once they were read, an eighth of a byte per example and step.
+    """
+
+    wanted: Wanted
+    kept: Mapping[str, Mapping[tuple[str, float], _Kept]]  # test set -> (run, step)
+    notes: Notes
+    bits: dict[tuple[str, int, str], Any] = field(default_factory=dict)  # (run, step, test set): packed outcomes
+
+    @classmethod
+    def read(cls, root: str | Path, test_sets: Sequence[str] | None = None) -> StoredRecords:
+        """Look at the committed lines of a study's folder; records are read when they are asked for."""
+        wanted, notes = Wanted.read(Path(root), test_sets), Notes()
+        kept: dict[str, dict[tuple[str, float], _Kept]] = {}
+        for run, _, scores in committed_runs(Path(root), notes):
+            for line in scores.lines:
+                place = (run.name, float(line["step"]))
+                if wanted.whole(line):
+                    kept.setdefault(line["test_set"], {})[place] = _Kept(run, line, None)
+                for one, inside, _ in wanted.slices_of(line):
+                    kept.setdefault(one.name, {})[place] = _Kept(run, line, inside)
+        return cls(wanted, kept, notes)
+
+    def outcomes(self, series: Series, name: str, values: Any, /) -> tuple[Outcomes | None, str]:
+        """Outcomes of a test set at the points of a group, or why they cannot be used."""
+        own = self.kept.get(name, {})
+        places = [(series.run_names[run], float(step)) for run, step in zip(series.runs, series.steps, strict=True)]
+        rows = [(point, own[place]) for point, place in enumerate(places) if place in own]
+        read = [(point, one, self._correct(one)) for point, one in rows]
+        read = [row for row in read if row[2] is not None]
+        if not read:
+            return None, f"{name}: no records"
+        layouts = {id(layout): layout for layout in (self._layout(one) for _, one, _ in read)}
+        whole = Layout.joined(list(layouts.values()))
+        column = {identity: place for place, identity in enumerate(whole.ids)}
+        columns = {key: np.array([column[identity] for identity in one.ids]) for key, one in layouts.items()}
+        correct = np.full((len(series.runs), len(whole.ids)), -1, dtype=np.int8)
+        for point, one, outcome in read:
+            correct[point, columns[id(self._layout(one))]] = outcome
+        outcomes, why = checked_outcomes(correct, whole.items, whole.strata, series.runs, values)
+        return outcomes, f"{name}: {why}" if why else ""
+
+    def _layout(self, one: _Kept) -> Layout:
+        def ids() -> Iterable[str]:
+            frame = read_record(one.folder, one.line, self.notes, ["example"])
+            return () if frame is None else frame["example"]
+
+        return self.wanted.layout(one.line, one.inside, ids)
+
+    def _correct(self, one: _Kept) -> Any:
+        """Who was right, as an array of 0 and 1; None, and a note, where the records are damaged."""
+        key = (one.folder.name, one.line["step"], one.line["test_set"])
+        if key not in self.bits:
+            frame = read_record(one.folder, one.line, self.notes, ["correct"])
+            self.bits[key] = None if frame is None else np.packbits(frame["correct"].to_numpy(np.bool_))
+        if self.bits[key] is None:
+            return None
+        outcome = np.unpackbits(self.bits[key], count=one.line["n"])
+        return outcome if one.inside is None else outcome[one.inside]
