@@ -54,6 +54,7 @@ lint: setup-dev        ## ruff and mypy
 
 docs: $(VENV)/.docs    ## the docs site, into build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "the site: build/site/index.html"
 
 wheel: $(VENV)/.build  ## wheel and source, into dist/; then a smoke test of the wheel in an empty environment
 	rm -rf dist

@@ -115,16 +115,18 @@ def _entries(text: str) -> list[str]:
     return re.findall(r"^\S.*$", section[1], flags=re.MULTILINE) if section else []
 
 
-@pytest.mark.parametrize("name", [n for n in oodles.__all__ if inspect.isfunction(getattr(oodles, n))])
+@pytest.mark.parametrize("name", oodles.__all__)
 def test_a_default_that_the_signature_only_names_is_in_the_docstring(name: str) -> None:
-    function = getattr(oodles, name)
+    documented = getattr(oodles, name)
+    function = documented.__init__ if inspect.isclass(documented) else documented
     (node,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
     assert isinstance(node, ast.FunctionDef)
-    keywords = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-    for argument, default in keywords:
+    arguments, defaults = node.args.posonlyargs + node.args.args, node.args.defaults
+    given = list(zip(arguments[len(arguments) - len(defaults) :], defaults, strict=True))
+    for argument, default in [*given, *zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)]:
         if isinstance(default, ast.Name):
             value = inspect.signature(function).parameters[argument.arg].default
-            assert str(value).replace("'", '"') in (function.__doc__ or ""), f"{name}: {argument.arg}={value}"
+            assert str(value).replace("'", '"') in (documented.__doc__ or ""), f"{name}: {argument.arg}={value}"
 
 
 # the way to a release
