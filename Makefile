@@ -5,7 +5,7 @@ BIN     = $(VENV)/bin
 PIP     = PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip --disable-pip-version-check
 MODEL   = smollm2-135m-q4
 
-.PHONY: help demo test test-long bench lint hashes clean setup setup-dev
+.PHONY: help demo test test-long bench lint docs wheel hashes clean setup setup-dev
 
 # pip's report -> one pinned and hashed line per package
 define HASHES
@@ -52,9 +52,18 @@ lint: setup-dev        ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: $(VENV)/.docs    ## the docs site, into build/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "the site: build/site/index.html"
+
+wheel: $(VENV)/.build  ## wheel and source, into dist/; then a smoke test of the wheel in an empty environment
+	rm -rf dist
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --outdir dist .
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python tests/smoke.py dist/*.whl
+
 hashes: | $(BIN)/python   ## for those who want them: build/requirements.txt, every file of this platform with its hash
 	mkdir -p build
-	$(PIP) install --quiet --dry-run --ignore-installed --report build/report.json '.[train,data,dev]'
+	$(PIP) install --quiet --dry-run --ignore-installed --report build/report.json '.[train,data,dev,docs]'
 	$(BIN)/python -c "$$HASHES" < build/report.json > build/requirements.txt
 	@echo "now: $(BIN)/python -m pip install --require-hashes --requirement build/requirements.txt"
 
@@ -85,5 +94,14 @@ $(VENV)/.train: pyproject.toml $(VENV)/.torch
 	touch $@
 
 $(VENV)/.dev: pyproject.toml $(VENV)/.torch
-	$(PIP) install --quiet --editable '.[train,data,dev]'
-	touch $@ $(VENV)/.train
+	$(PIP) install --quiet --editable '.[train,data,dev,docs]'
+	touch $@ $(VENV)/.train $(VENV)/.docs
+
+# neither needs torch
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet --editable '.[docs]'
+	touch $@
+
+$(VENV)/.build: constraints.txt | $(BIN)/python
+	$(PIP) install --quiet build
+	touch $@

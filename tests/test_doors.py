@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -9,14 +10,19 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from conftest import missing, oodles
 from oodles.errors import masked, plain
 from test_correlate import simulated
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 MAIN = "from oodles.cli import main; main()"
 
@@ -216,37 +222,45 @@ def test_a_log_holds_no_password(tmp_path: Path) -> None:
 
 
 def test_every_version_that_make_installs_is_pinned() -> None:
-    """All packages that oodles with its extras brings here, the indirect ones too."""
-    text = (Path(__file__).parent.parent / "constraints.txt").read_text()
-    pinned = dict(re.findall(r"^([a-z0-9-]+)==(\S+)$", text, flags=re.MULTILINE))
+    """All packages that oodles with its extras brings here, and what builds it; the indirect ones too."""
+    from packaging.requirements import Requirement
+
+    root = Path(__file__).parent.parent
+    pinned = dict(re.findall(r"^([a-z0-9-]+)==(\S+)$", (root / "constraints.txt").read_text(), flags=re.MULTILINE))
     assert pinned["torch"] == "2.13.0"
-    waiting, seen = [("oodles", ("train", "data", "dev"))], set()
+    project = tomllib.loads((root / "pyproject.toml").read_text())
+    named = ["build", *project["build-system"]["requires"], *project["project"]["dependencies"]]
+    for extra in ("train", "data", "dev", "docs"):
+        named += project["project"]["optional-dependencies"][extra]
+    waiting, seen = [_name_and_extras(Requirement(one)) for one in named], set()
     while waiting:
-        name, extras = waiting.pop()
-        if (name, extras) in seen:
+        name, wanted = waiting.pop()
+        if (name, wanted) in seen:
             continue
-        seen.add((name, extras))
-        for needed in metadata.requires(name) or ():
-            waiting += _applies(needed, extras)
-    names = {name for name, _ in seen} - {"oodles"}
+        seen.add((name, wanted))
+        waiting += [_name_and_extras(needed) for needed in _needs(name, wanted)]
+    names = {name for name, _ in seen}
     assert len(names) > 60
     assert names <= pinned.keys(), sorted(names - pinned.keys())
-    commands = (Path(__file__).parent.parent / "Makefile").read_text()
+    commands = (root / "Makefile").read_text()
     assert "PIP_CONSTRAINT=constraints.txt" in commands
 
 
-def _applies(needed: str, extras: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
+def _name_and_extras(needed: Requirement) -> tuple[str, tuple[str, ...]]:
+    return re.sub(r"[-_.]+", "-", needed.name).lower(), tuple(sorted(needed.extras))
+
+
+def _needs(name: str, extras: tuple[str, ...]) -> list[Requirement]:
+    """What a package needs here; nothing if it is not installed itself (`build`, for one)."""
     from packaging.requirements import Requirement
 
-    one = Requirement(needed)
-    name = re.sub(r"[-_.]+", "-", one.name).lower()
-    if one.marker is not None and not any(one.marker.evaluate({"extra": extra}) for extra in extras or ("",)):
-        return []
-    try:
-        metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return []
-    return [(name, tuple(sorted(one.extras)))]
+    found = []
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        for needed in map(Requirement, metadata.requires(name) or ()):
+            marker = needed.marker
+            if marker is None or any(marker.evaluate({"extra": extra}) for extra in extras or ("",)):
+                found.append(needed)
+    return found
 
 
 # tables

@@ -46,17 +46,28 @@ def score(
 
     Parameters
     ----------
-    model, tokenizer : any causal language model of transformers, with or without adapters.
-    prompts : a `PromptSet`, or texts together with `answers`.
-    batch_tokens : how many tokens go through the model at once; default 384 per core on a CPU, 8192 elsewhere.
-    normalise : log-probabilities over the whole vocabulary. Answers of several tokens always are.
-    adapters : False scores the base model under its adapters.
-    distributed : in a job of several processes (torch.distributed), share the prompts out; all must call this. False
-        scores all prompts in the process that calls.
+    model
+        Any causal language model of transformers, with or without adapters.
+    tokenizer
+        The model's tokenizer.
+    prompts
+        A `PromptSet`, or texts together with `answers`.
+    answers
+        The texts to choose from, each with its leading space; only with texts as `prompts`.
+    batch_tokens
+        How many tokens go through the model at once; default 384 per core on a CPU, 8192 elsewhere.
+    normalise
+        Log-probabilities over the whole vocabulary. Answers of several tokens always are.
+    adapters
+        False scores the base model under its adapters.
+    distributed
+        In a job of several processes (torch.distributed), share the prompts out; all must call this. False scores all
+        prompts in the process that calls.
 
     Returns
     -------
-    Array of shape (prompts, answers).
+    numpy.ndarray
+        Of shape (prompts, answers).
 
     Examples
     --------

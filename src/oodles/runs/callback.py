@@ -119,16 +119,31 @@ class OODCallback(EvaluationHook):
 
     Parameters
     ----------
-    suite : name, TOML path or `Suite`.
-    in_domain : the test set that is in-domain for what is being trained.
-    run : name of the run.
-    out : folder of the study; the run goes to ``<out>/runs/<run>``.
-    steps : "log", "linear" or a list; step 0 and the last are always added.
-    pattern, test_sets, limit, limit_in_domain, batch_tokens, keep_adapters : as in a study's TOML.
-    model, shots, seed : what the long table should say of the run.
-    tokenizer : if the Trainer has no ``processing_class``.
-    quiet : no line on stderr for each evaluation; the run's ``log.txt`` has them in any case.
-    allow : codes of audit errors that shall not stop it; see ``oodles check``.
+    suite
+        A name, the path of a TOML file, or a `Suite`.
+    in_domain
+        The test set that is in-domain for what is being trained.
+    run
+        Name of the run.
+    out
+        Folder of the study; the run goes to ``<out>/runs/<run>``.
+    pattern
+        As in a study's TOML.
+    tokenizer
+        If the Trainer has no ``processing_class``.
+    model
+        What the long table says of the run, and so do `shots` and `seed`.
+    shots
+        Number of training examples.
+    seed
+        Seed of the training.
+    allow
+        Codes of audit errors that do not stop it; see ``oodles check``.
+    quiet
+        No line on stderr for each evaluation; the run's ``log.txt`` has them in any case.
+    **options
+        The keys of ``[eval]`` in a study's TOML: ``steps`` ("log", "linear" or a list; step 0 and the last are always
+        added), ``test_sets``, ``limit``, ``limit_in_domain``, ``batch_tokens``, ``keep_adapters``.
     """
 
     def __init__(

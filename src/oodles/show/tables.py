@@ -86,8 +86,10 @@ def latex_table(
         Show this group only; all of them by default.
     within
         Show this kind of fit only; all of them by default, side by side.
-    caption, label
-        As LaTeX has them. The caption is plain text and is escaped.
+    caption
+        As LaTeX has it; plain text, which is escaped.
+    label
+        As LaTeX has it.
 
     Notes
     -----

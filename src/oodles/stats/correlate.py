@@ -102,46 +102,52 @@ def partial_correlations(
 
     Parameters
     ----------
-    table : pandas.DataFrame
+    table
         A long table: `run`, `step`, `test_set`, `value` and, where known, `model`, `train_set`, `role`, `n`, ...
-    records : pandas.DataFrame or Examples, optional
+    records
         Per example: `run`, `step`, `test_set`, `example`, `correct` and, for templated sets, `template`. With them the
         noise of finite test sets is measured and corrected; without them a range is given. Records too many for one
         table may come from an object that loads a test set when asked (`oodles.stats.outcomes.Examples`).
-    by : sequence of str
-        Columns that make a group. Each group is analysed by itself.
-    unit : str
+    by
+        Columns that make a group; default ``("model", "train_set")``. Each group is analysed by itself.
+    unit
         Column that says what is independent. Runs are; runs that share a seed's data may be declared one unit.
-    metric : str
+    metric
         Which metric to analyse.
-    in_domain : str or sequence of str, optional
+    in_domain
         In-domain test sets, for tables without roles.
-    method : {"gam", "linear", "probit-linear", "logit-linear"}
-        How the in-domain score is regressed out: a penalised spline, or a line, on the plain, probit or logit scale.
-    within : {"pooled", "run", "separate"} or several of them
-        One fit over all runs (the study's number), one fit plus an intercept per run (the question within runs), or one
-        fit per run.
-    interval : {"jackknife", "run-mean", "bootstrap", "bootstrap-percentile", "naive"}, optional
-        `jackknife` where not given (`run-mean` for `separate`).
-    correlation : {"pearson", "spearman"}
-        `spearman` replaces all scores by their ranks before the fit.
-    level : float
+    method
+        How the in-domain score is regressed out: `gam`, a penalised spline; `linear`, `probit-linear` or
+        `logit-linear`, a line on the plain, probit or logit scale.
+    within
+        `pooled`, one fit over all runs (the study's number); `run`, one fit plus an intercept per run (the question
+        within runs); `separate`, one fit per run; or several of them. Default ``("pooled", "run")``.
+    interval
+        `jackknife`, `run-mean`, `bootstrap`, `bootstrap-percentile` or `naive`; where not given, `jackknife`
+        (`run-mean` for `separate`).
+    correlation
+        `pearson`, or `spearman`, which replaces all scores by their ranks before the fit.
+    level
         Coverage of the intervals.
-    smoothing : float or "gcv"
-        Penalty of the spline, or `gcv` to select it for every test set.
-    n_resamples, seed : int
-        For the bootstrap.
-    chance : float, optional
+    smoothing
+        Penalty of the spline, default ``0.6``, or `gcv` to select it for every test set.
+    n_resamples
+        Resamples of the bootstrap.
+    seed
+        Seed of the bootstrap.
+    chance
         Score of guessing; where not given, from a column `chance`, else one over the number of the set's answers.
-    shared_start : {"drop", "keep"}
+    shared_start
         What to do with points that are identical in several runs from their first step on: the untrained model. They
-        are one observation, so they are dropped; `keep` counts them once per run, and intervals no longer hold.
-    shared_examples : bool
+        are one observation, so `drop` leaves them out; `keep` counts them once per run, and intervals no longer hold.
+    shared_examples
         Also correlate a set with its own slice. Their noise is the same noise, so that is off.
 
     Returns
     -------
     PartialCorrelations
+        `table`: a row per group, way of pooling and pair of test sets. `fits`: a row per test set. `residuals`: a row
+        per run, step and test set. `settings`, and `caveats` about the whole input.
 
     Notes
     -----

@@ -47,13 +47,17 @@ def read_runs(root: str | Path, test_sets: Sequence[str] | None = None) -> pd.Da
 
     Parameters
     ----------
-    test_sets : only these, beside the in-domain ones; a slice such as ``hans/lexical_overlap`` is one, too. Default:
+    root
+        The folder of a study, or a packed file.
+    test_sets
+        Only these, beside the in-domain ones; a slice such as ``hans/lexical_overlap`` counts as a test set. Default:
         all that the study evaluates.
 
     Returns
     -------
-    One row per run x step x test set x metric, with the columns of docs/design.md. What could not be read is told by a
-    warning each, and listed in ``table.attrs["notes"]``.
+    pandas.DataFrame
+        One row per run x step x test set x metric, with the columns of docs/design.md. What could not be read gives a
+        warning each, and is listed in ``table.attrs["notes"]``.
     """
     from oodles.store.archive import opened
 

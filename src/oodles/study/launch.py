@@ -48,13 +48,22 @@ def run(
 
     Parameters
     ----------
-    study : from `load_study`, or what it takes: a TOML file or the name of a shipped study.
-    out : folder of the study; the study's own `out` if not given.
-    only, shots : only these runs: names of runs or models, with * and ?; sizes.
-    workers : processes that share the runs, each with its part of the cores, and a GPU of its own where there are some.
-    retry : try failed runs again.
-    verify : read all records and adapters of done runs; make damaged records anew, refuse damaged adapters.
-    allow : codes of audit errors that shall not stop the study, beside those the study itself allows.
+    study
+        From `load_study`, or what it takes: a TOML file or the name of a shipped study.
+    out
+        Folder of the study; the study's own `out` if not given.
+    only
+        Only runs or models of these names, with ``*`` and ``?``.
+    shots
+        Only runs of these sizes.
+    workers
+        Processes that share the runs, each with its part of the cores, and a GPU of its own where there are some.
+    retry
+        Try failed runs again.
+    verify
+        Read all records and adapters of done runs; recompute damaged records, refuse damaged adapters.
+    allow
+        Codes of audit errors that do not stop the study, beside those the study itself allows.
     """
     study = study if isinstance(study, Study) else load_study(study)
     grid = select(expand(study), only, shots)

@@ -61,8 +61,10 @@ def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
 
     Parameters
     ----------
-    source : path of a TOML file, or the name of a shipped study (``"demo"``).
-    overrides : ``key=value`` strings, e.g. ``train.epochs=5``; values are TOML.
+    source
+        Path of a TOML file, or the name of a shipped study (``"demo"``).
+    overrides
+        ``key=value`` strings, e.g. ``train.epochs=5``; values are TOML.
 
     Examples
     --------

@@ -53,9 +53,12 @@ def load_suite(source: str | Path | Suite, folder: str | Path = "", data: str | 
 
     Parameters
     ----------
-    source : a built-in name (see ``oodles suites``) or the path of a TOML file.
-    folder : where a relative path is looked up if it is not found from here.
-    data : a folder with copies of hub data sets, ``<test set>/<split>.parquet``; default ``$OODLES_DATA``.
+    source
+        A built-in name (see ``oodles suites``) or the path of a TOML file.
+    folder
+        Where a relative path is looked up if it is not found from here.
+    data
+        A folder with copies of hub data sets, ``<test set>/<split>.parquet``; default ``$OODLES_DATA``.
 
     Examples
     --------
