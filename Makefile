@@ -4,6 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip --disable-pip-version-check
 MODEL   = smollm2-135m-q4
+JOBS   ?= $(shell nproc 2> /dev/null || echo 2)
 
 .PHONY: help demo test test-long bench lint docs wheel hashes clean setup setup-dev
 
@@ -27,7 +28,7 @@ demo: setup       ## fine-tune the embedded model, evaluate eight test sets, wri
 test: setup-dev lint   ## lint, types and tests
 	$(BIN)/oodles fetch $(MODEL)
 	$(BIN)/oodles fetch tiny-llama-untrained
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test-long: setup-dev build/oracles   ## campaigns too long for every day (some hours); their figures go into docs/
 	$(BIN)/oodles fetch $(MODEL)

@@ -104,3 +104,30 @@ def test_runs_and_studies_of_others_are_not_touched(tmp_path: Path, toy_suite: P
     claim_folder(tmp_path / "study", "study", "toy")
     with pytest.raises(StoreError, match="holds study 'study'"):
         OODCallback(suite=toy_suite, in_domain="home", run="r", out=tmp_path / "study")
+
+
+class Tracker(TrainerCallback):
+    """Stands for wandb or TensorBoard: hears what the Trainer logs."""
+
+    def __init__(self) -> None:
+        self.heard: list[dict[str, float]] = []
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        self.heard.append(dict(logs))
+
+
+def test_scores_reach_the_trainers_log_and_its_trackers(tmp_path: Path, toy_suite: Path) -> None:
+    options: dict[str, Any] = {"suite": toy_suite, "in_domain": "home", "out": tmp_path / "s", "steps": (2,)}
+    plain = their_trainer(tmp_path / "a", [OODCallback(run="a", **options)], tiny_tokenizer())
+    plain.train()
+    rows = [row for row in plain.state.log_history if "ood/home/accuracy" in row]
+    assert [row["step"] for row in rows] == [0, 2, 6]
+    callback, tracker = OODCallback(run="b", **options), Tracker()
+    trainer = their_trainer(tmp_path / "b", [tracker, callback], tiny_tokenizer())
+    callback.log_to(trainer)
+    trainer.train()
+    heard = [row for row in tracker.heard if "ood/home/accuracy" in row]
+    assert [row["ood/away/accuracy"] for row in heard] == [row["ood/away/accuracy"] for row in rows]
+    kept = read_runs(tmp_path / "s")
+    kept = kept[(kept.run == "b") & (kept.test_set == "away") & (kept.metric == "accuracy")].sort_values("step")
+    assert [row["ood/away/accuracy"] for row in heard] == list(kept.value)

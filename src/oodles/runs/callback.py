@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from oodles.contracts import Suite
 from oodles.disk import write_json
 from oodles.errors import MissingExtraError, ModelError
-from oodles.runs.evaluate import StepEvaluator
+from oodles.runs.evaluate import Metrics, StepEvaluator
 from oodles.runs.monitor import Clock
 from oodles.runs.own_loop import Evaluator
 from oodles.runs.progress import duration
@@ -106,12 +107,20 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
         if evaluator.is_complete(step):
             return
         evaluator.tell(work=sum(map(characters, evaluator.held(step))))
-        evaluator.at(model, step, last=state.max_steps, loss=self._loss, remark=lambda: self._time_left(started, step))
+        left = partial(self._time_left, started, step)
+        self._log(evaluator.at(model, step, last=state.max_steps, loss=self._loss, remark=left), state)
+
+    def _log(self, values: Mapping[str, Metrics], state: Any) -> None:
+        """Nothing: our own runs keep their scores in their folder only."""
 
     def _time_left(self, started: float, step: int) -> str:
         self._clock.evaluated(time.monotonic() - started)
         left = self._clock.left(step, self._schedule)
         return f"  {duration(left)} left" if left else ""
+
+
+class _CallbackEvaluator(Evaluator):
+    _who = "OODCallback"
 
 
 class OODCallback(EvaluationHook):
@@ -120,30 +129,17 @@ class OODCallback(EvaluationHook):
     Parameters
     ----------
     suite
-        A name, the path of a TOML file, or a `Suite`.
+        Name, TOML path or `Suite`.
     in_domain
         The test set that is in-domain for what is being trained.
     run
         Name of the run.
     out
         Folder of the study; the run goes to ``<out>/runs/<run>``.
-    pattern
-        As in a study's TOML.
     tokenizer
         If the Trainer has no ``processing_class``.
-    model
-        What the long table says of the run, and so do `shots` and `seed`.
-    shots
-        Number of training examples.
-    seed
-        Seed of the training.
-    allow
-        Codes of audit errors that do not stop it; see ``oodles check``.
-    quiet
-        No line on stderr for each evaluation; the run's ``log.txt`` has them in any case.
     **options
-        The keys of ``[eval]`` in a study's TOML: ``steps`` ("log", "linear" or a list; step 0 and the last are always
-        added), ``test_sets``, ``limit``, ``limit_in_domain``, ``batch_tokens``, ``keep_adapters``.
+        Steps ("log", "linear" or a list; step 0 and the last are always added), and all options of `Evaluator`.
     """
 
     def __init__(
@@ -157,8 +153,24 @@ class OODCallback(EvaluationHook):
         **options: Any,
     ) -> None:
         given = {"suite": suite, "in_domain": in_domain, "run": run, "out": out, "tokenizer": tokenizer}
-        self._outside = Evaluator(**given, **options, who="OODCallback")
+        self._outside = _CallbackEvaluator(**given, **options)
+        self._trainer: Any = None
         super().__init__(self._outside)
+
+    def log_to(self, trainer: Any) -> None:
+        """Send the scores of every evaluation through a Trainer's own `log`, and so to its trackers.
+
+        Without it they are in the Trainer's `log_history` only. The names are ``ood/<test set>/<metric>``.
+        """
+        self._trainer = trainer
+
+    def _log(self, values: Mapping[str, Metrics], state: Any) -> None:
+        scores = {f"ood/{name}/{metric}": v for name, held in values.items() for metric, v in held.items()}
+        known = {name: value for name, value in scores.items() if value is not None}
+        if self._trainer is not None:
+            self._trainer.log(known)
+        elif known:
+            state.log_history.append({**known, "step": state.global_step})
 
     def _begin(self, state: Any) -> None:
         """Somebody else's training: its folder is made now, or the run resumes where that resumes."""

@@ -38,13 +38,20 @@ class StepEvaluator:
 
     Parameters
     ----------
-    folder : the run's folder.
-    rendered : the test sets as the run evaluates them.
-    in_domain : the test set that is in-domain for this run.
-    evaluation : how it is evaluated: batches, adapters that are kept.
-    tokenizer : of the model.
-    listener : hears what is done.
-    baseline : a run that starts from the same model, whose step 0 is taken over.
+    folder
+        The run's folder.
+    rendered
+        The test sets as the run evaluates them.
+    in_domain
+        The test set that is in-domain for this run.
+    evaluation
+        How it is evaluated: batches, adapters that are kept.
+    tokenizer
+        Of the model.
+    listener
+        Hears what is done.
+    baseline
+        A run that starts from the same model, whose step 0 is taken over.
     """
 
     def __init__(
@@ -118,11 +125,16 @@ class StepEvaluator:
 
         Parameters
         ----------
-        model : the model as it is now; its mode and all random states are left as they are.
-        step : the optimiser step it is at.
-        last : the last step of the run, for the log.
-        loss : the training loss, for the log.
-        remark : asked for the end of the log's line when all is scored.
+        model
+            The model as it is now; its mode and all random states are left as they are.
+        step
+            The optimiser step it is at.
+        last
+            The last step of the run, for the log.
+        loss
+            The training loss, for the log.
+        remark
+            Asked for the end of the log's line when all is scored.
         """
         started = time.monotonic()
         if not self._plans:

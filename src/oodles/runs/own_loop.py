@@ -57,15 +57,25 @@ class Evaluator(StepEvaluator):
 
     Parameters
     ----------
-    suite : name, TOML path or `Suite`.
-    in_domain : the test set that is in-domain for what is being trained.
-    run : name of the run.
-    out : folder of the study; the run goes to ``<out>/runs/<run>``.
-    tokenizer : of the model that is trained.
-    pattern, test_sets, limit, limit_in_domain, batch_tokens, keep_adapters : as in a study's TOML.
-    model, shots, seed : what the long table should say of the run.
-    quiet : no line on stderr for each evaluation; the run's ``log.txt`` has them in any case.
-    allow : codes of audit errors that shall not stop it; see ``oodles check``.
+    suite
+        Name, TOML path or `Suite`.
+    in_domain
+        The test set that is in-domain for what is being trained.
+    run
+        Name of the run.
+    out
+        Folder of the study; the run goes to ``<out>/runs/<run>``.
+    tokenizer
+        Of the model that is trained.
+    pattern
+        Which pattern of the suite; its first by default.
+    allow
+        Codes of audit errors that shall not stop it; see ``oodles check``.
+    quiet
+        No line on stderr for each evaluation; the run's ``log.txt`` has them in any case.
+    **options
+        The keys of ``[eval]`` in a study's TOML: ``test_sets``, ``limit``, ``limit_in_domain``, ``batch_tokens``,
+        ``keep_adapters``; and ``model``, ``shots`` and ``seed``, what the long table says of the run.
 
     Examples
     --------
@@ -73,6 +83,8 @@ class Evaluator(StepEvaluator):
     >>> evaluator.at(model, step=0)["daily"]["accuracy"]  # doctest: +SKIP
     0.5
     """
+
+    _who = "Evaluator"  # as messages name it
 
     def __init__(
         self,
@@ -85,9 +97,9 @@ class Evaluator(StepEvaluator):
         pattern: str | Pattern = "",
         allow: Sequence[str] = (),
         quiet: bool = False,
-        who: str = "Evaluator",
         **options: Any,
     ) -> None:
+        who = self._who
         loaded = load_suite(suite)
         if in_domain not in loaded.test_sets:
             raise ConfigError(
@@ -107,7 +119,7 @@ class Evaluator(StepEvaluator):
         rendered = render_sets(loaded, self._pattern, in_domain, evaluation)
         check_members(self._out, [r.members for r in rendered])
         super().__init__(
-            self._reserved(run, who),
+            self._reserved(run),
             rendered,
             in_domain=in_domain,
             evaluation=evaluation,
@@ -115,9 +127,9 @@ class Evaluator(StepEvaluator):
             listener=ignore if quiet else print_lines,
         )
 
-    def _reserved(self, run: str, who: str) -> RunFolder:
+    def _reserved(self, run: str) -> RunFolder:
         """The run's folder, if it is free; nothing is written before training begins."""
-        check_name(run, f"{who}: run")
+        check_name(run, f"{self._who}: run")
         check_folder(self._out, CALLBACKS, self._suite.name)
         folder = RunFolder(self._out / "runs" / run)
         if folder.status == "done":

@@ -59,7 +59,9 @@ def write_report(
 ) -> Path: ...
 
 
-def write_report(*given: Any, runs: Sequence[Mapping[str, Any]] = (), title: str | None = None) -> Path:
+def write_report(
+    analysis: Any, path: Any, /, *older: Any, runs: Sequence[Mapping[str, Any]] = (), title: str | None = None
+) -> Path:
     """Write the report and return its path: `write_report(analysis, path)`.
 
     Parameters
@@ -69,13 +71,14 @@ def write_report(*given: Any, runs: Sequence[Mapping[str, Any]] = (), title: str
     path
         The HTML file; its folder is made if need be. A report that is there is replaced in one step; any other file
         is not.
+    older
+        The older form is `write_report(table, result, path, runs=...)`: a long table and what `partial_correlations`
+        made of it. With an `Analysis` as the result the table may be None: then no trajectories are shown.
+    runs
+        With the older form: what was run, a mapping each: any of name, model, train_set, shots, seed, pattern, answers,
+        recipe, steps, status, versions, seconds, caveats.
     title
         The heading.
-    table, result, runs
-        The older form `write_report(table, result, path, runs=...)`: a long table, what `partial_correlations` made of
-        it, and what was run, a mapping each: any of name, model, train_set, shots, seed, pattern, answers, recipe,
-        steps, status, versions, seconds, caveats. With an `Analysis` the table may be None: then no trajectories are
-        shown.
 
     Raises
     ------
@@ -84,13 +87,10 @@ def write_report(*given: Any, runs: Sequence[Mapping[str, Any]] = (), title: str
     StoreError
         The file cannot be written, or another file is in its place.
     """
-    if len(given) == 2:
-        analysis, path = given
-        table = analysis.long_table
-        runs = analysis.runs
+    if older:
+        table, analysis, path = analysis, _as_analysis(analysis, path), older[0]
     else:
-        table, result, path = given
-        analysis = _as_analysis(table, result)
+        table, runs = analysis.long_table, analysis.runs
     check_report(Path(path))
     page = _template().render(_page(table, analysis, runs, title or TITLE))
     return write_aside(Path(path), lambda aside: aside.write_text(page, encoding="utf-8", newline="\n"))

@@ -1,0 +1,82 @@
+"""oo.analyse: what Python users and the command line call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import oodles as oo
+from conftest import oodles
+from oodles.errors import ConfigError
+
+
+def long_table() -> pd.DataFrame:
+    """Six runs of eight steps on an in-domain and three OOD sets."""
+    rows = []
+    for run in range(6):
+        for step in range(8):
+            level = 0.5 + 0.05 * step + 0.01 * run
+            wobble = ((run * 7 + step * 5) % 11) / 100
+            values = {"home": level, "a": level / 2 + wobble, "b": level / 3 + 2 * wobble, "c": 0.9 - wobble}
+            rows += [
+                {"run": f"r{run}", "step": step, "test_set": name, "value": value, "n": 200}
+                | {"model": "m", "train_set": "home", "role": "in_domain" if name == "home" else "ood"}
+                for name, value in values.items()
+            ]
+    return pd.DataFrame(rows)
+
+
+def test_a_table_a_file_and_results_give_the_same(tmp_path: Path) -> None:
+    table = long_table()
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table.to_parquet(tmp_path / "t.parquet")
+    analyses = [oo.analyse(source) for source in (table, tmp_path / "t.csv", str(tmp_path / "t.parquet"))]
+    assert oodles("analyse", tmp_path / "t.csv", "--out", tmp_path / "results").returncode == 0
+    analyses.append(oo.analyse(tmp_path / "results"))
+    first = analyses[0].result.table
+    assert len(first) == 6  # three pairs, pooled and within runs
+    for analysis in analyses[1:]:
+        pd.testing.assert_frame_equal(analysis.result.table, first)
+        assert analysis.verdicts == analyses[0].verdicts
+
+
+def test_options_and_chosen_sets_are_those_of_the_command_line(tmp_path: Path) -> None:
+    table = long_table()
+    analysis = oo.analyse(table, method="linear", within=["run"], test_sets=["a", "c"])
+    assert set(analysis.result.table.method) == {"linear"}
+    assert list(zip(analysis.result.table.a, analysis.result.table.b, strict=True)) == [("a", "c")]
+    with pytest.raises(ConfigError, match="nope"):
+        oo.analyse(table, test_sets=["nope"])
+    with pytest.raises(ConfigError, match="a folder brings its own records"):
+        oo.analyse(tmp_path, records=table)
+
+
+def test_the_report_from_python_is_that_of_the_command_line(toy_study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert oodles("run", toy_study, "--out", out).returncode == 0
+    assert oodles("report", out, "--out", tmp_path / "cli.html").returncode == 0
+    analysis = oo.analyse(out)
+    oo.write_report(analysis, tmp_path / "python.html")
+    assert (tmp_path / "python.html").read_bytes() == (tmp_path / "cli.html").read_bytes()
+    assert [run["name"] for run in analysis.runs] == ["tiny-llama-untrained_home_0_8", "tiny-llama-untrained_home_1_8"]
+    assert oodles("pack", out).returncode == 0
+    oo.write_report(oo.analyse(tmp_path / "out.oodles.zip"), tmp_path / "packed.html")
+    assert (tmp_path / "packed.html").read_bytes() == (tmp_path / "cli.html").read_bytes()
+
+
+def test_the_older_form_of_the_report_still_works(tmp_path: Path) -> None:
+    table = long_table()
+    oo.write_report(table, oo.partial_correlations(table), tmp_path / "old.html")
+    oo.write_report(oo.analyse(table), tmp_path / "new.html")
+    assert (tmp_path / "old.html").read_bytes() == (tmp_path / "new.html").read_bytes()
+
+
+def test_what_is_left_out_is_noted(toy_study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert oodles("run", toy_study, "--out", out).returncode == 0
+    next((out / "runs").glob("*_1_8/done.json")).unlink()
+    assert oo.analyse(out).notes == (
+        "run tiny-llama-untrained_home_1_8 is not finished (started); its scores so far are analysed",
+    )
