@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from oodles.api.findings import Finding, findings
 from oodles.api.records import StoredRecords
 from oodles.errors import ConfigError
 from oodles.stats.analysis import SUMMARY, Analysis, analyse_table, read_results
@@ -40,7 +41,7 @@ def analyse(
     ----------
     source
         The folder of a study, a packed study, a long table (a `DataFrame`, .csv or .parquet), or the folder that
-        `oodles analyse --out` wrote.
+        `oodles analyse --out` wrote; or the name of a finding that ships with oodles (``"bert-hans"``).
     records
         With a table: per-example outcomes, columns run, step, test_set, example, correct. A study's folder brings its
         own.
@@ -59,6 +60,8 @@ def analyse(
     if isinstance(source, pd.DataFrame):
         return _of_table(source, records, test_sets, given)
     path = Path(source)
+    if str(source) in findings() and not path.exists():
+        return _of_finding(findings()[str(source)], test_sets, given)
     if records is not None and path.is_dir():
         raise ConfigError(f"{path}: a folder brings its own records; give records with a table only")
     if is_packed(path):
@@ -78,6 +81,13 @@ def _of_table(
     given: dict[str, Any],
 ) -> Analysis:
     return analyse_table(pick_sets(table, test_sets, given.get("in_domain")), records, **given)
+
+
+def _of_finding(finding: Finding, test_sets: Sequence[str] | None, given: dict[str, Any]) -> Analysis:
+    analysis = _of_table(finding.table(), None, test_sets or finding.test_sets, finding.given(given))
+    return replace(
+        analysis, title=finding.title, question=finding.question, source=finding.provenance, notes=finding.remarks
+    )
 
 
 def _of_study(path: Path, test_sets: Sequence[str] | None, given: dict[str, Any]) -> Analysis:

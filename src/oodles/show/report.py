@@ -91,6 +91,7 @@ def write_report(
         table, analysis, path = analysis, _as_analysis(analysis, path), older[0]
     else:
         table, runs = analysis.long_table, analysis.runs
+        title = title or analysis.title
     check_report(Path(path))
     page = _template().render(_page(table, analysis, runs, title or TITLE))
     return write_aside(Path(path), lambda aside: aside.write_text(page, encoding="utf-8", newline="\n"))
@@ -164,6 +165,9 @@ def _page(
     return {
         "title": title,
         "facts": "" if checked is None else _facts(checked),
+        "question": analysis.question,
+        "source": analysis.source,
+        "remarks": list(analysis.notes) if analysis.source else [],
         "sections": [_section(drawer, verdict, i) for i, verdict in enumerate(_verdicts(analysis))],
         "caveats": list(result.caveats),
         "answer": answer,

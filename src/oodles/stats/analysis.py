@@ -71,6 +71,9 @@ class Analysis:
     version: str = __version__  # of oodles, when it was computed
     runs: tuple[Mapping[str, Any], ...] = ()  # what was run, where a study's folder says so
     notes: tuple[str, ...] = ()  # what was left out, or is not finished
+    title: str = ""
+    question: str = ""
+    source: str = ""  # of published figures: whose they are, and under which licence
 
     @classmethod
     def of(cls, table: pd.DataFrame, result: PartialCorrelations) -> Analysis:

@@ -175,8 +175,9 @@ def _pairs(count: int) -> str:
 def _units(pairs: pd.DataFrame) -> str:
     """How many runs the pairs rest on, as a range where pairs differ."""
     runs, units = (_span(pairs[column]) for column in ("n_runs", "n_units"))
-    told = "1 run" if runs == "1" else f"{runs} runs"
-    return told if units == runs else f"{told} ({units} independent)"
+    one_each = bool((pairs["n_steps"] == pairs["n_runs"]).all()) and runs != "1"
+    told = "1 run" if runs == "1" else f"{runs} models, one checkpoint each," if one_each else f"{runs} runs"
+    return told if units == runs else f"{told.removesuffix(',')} ({units} independent){',' * one_each}"
 
 
 def _span(counts: pd.Series) -> str:

@@ -1,0 +1,76 @@
+"""Published results that ship with oodles: `oodles findings` lists them, `oodles analyse bert-hans` analyses one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from oodles.toml import build, check_schema, read_toml
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """How a finding is analysed unless a user says otherwise."""
+
+    by: tuple[str, ...] | None = None
+    within: tuple[str, ...] | None = None
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A published table, what it can be asked, and where it comes from."""
+
+    title: str
+    question: str
+    rows: str
+    source: str
+    commit: str
+    file: str
+    licence: str
+    citation: str
+    name: str = ""
+    test_sets: tuple[str, ...] = ()
+    first_step: int = 0
+    remarks: tuple[str, ...] = ()
+    options: _Options = field(default_factory=_Options)
+
+    def table(self) -> pd.DataFrame:
+        """The long table."""
+        table = pd.read_parquet(_folder() / f"{self.name}.parquet")
+        return table[table["step"] >= self.first_step].reset_index(drop=True)
+
+    def given(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of its analysis: what a user chose, else its own."""
+        own = {name: getattr(self.options, name) for name in ("by", "within", "unit")}
+        return {name: value for name, value in {**own, **chosen}.items() if value is not None}
+
+    @property
+    def provenance(self) -> str:
+        """Where the figures come from, in one line."""
+        return f"published figures: {self.citation} {self.source} at {self.commit}, {self.file}; licence {self.licence}"
+
+
+@cache
+def findings() -> Mapping[str, Finding]:
+    """Every finding by its name."""
+    path = _folder() / "findings.toml"
+    raw = read_toml(path)
+    check_schema(raw, SCHEMA, path.name)
+    return {
+        name: build(Finding, {**table, "name": name}, f"{path.name} [{name}]")
+        for name, table in raw.items()
+        if name != "schema"
+    }
+
+
+def _folder() -> Path:
+    return Path(str(resources.files("oodles.api") / "published"))

@@ -1,0 +1,98 @@
+"""The findings that ship: their figures, their provenance, and the numbers that others have computed from them."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from benchmarks.published import MADE
+
+import oodles as oo
+from conftest import missing, oodles
+from oodles.api.findings import findings
+
+
+def pair(analysis: object, a: str, b: str) -> pd.Series:
+    table = analysis.result.table  # type: ignore[attr-defined]
+    rows = table[((table.a == a) & (table.b == b)) | ((table.a == b) & (table.b == a))]
+    assert len(rows) == 1
+    return rows.iloc[0]
+
+
+def rounded(row: pd.Series) -> tuple[float, float, float]:
+    return (round(row.r, 2), round(row.low, 2), round(row.high, 2))
+
+
+def test_every_finding_has_its_figures_its_source_and_its_licence() -> None:
+    assert set(findings()) == set(MADE)
+    for finding in findings().values():
+        assert finding.source.startswith("https://")
+        assert finding.licence in ("MIT", "Apache-2.0")
+        assert finding.citation in finding.provenance
+        table = finding.table()
+        assert set(table.role) == {"in_domain", "ood"}
+        assert table.value.between(0, 1).all()
+
+
+@pytest.mark.parametrize("name", sorted(MADE))
+def test_the_shipped_figures_are_the_published_ones(name: str) -> None:
+    folder = Path(os.environ.get("OODLES_DATA", "")) / "real"
+    if not (folder / "SOURCES.md").is_file():
+        missing("no published results: set OODLES_DATA to a folder with real/")
+    made = MADE[name](folder).reset_index(drop=True)
+    finding = findings()[name]
+    made = made[made.step >= finding.first_step].reset_index(drop=True)
+    pd.testing.assert_frame_equal(finding.table().fillna(""), made.fillna(""), check_dtype=False)
+
+
+def test_what_is_known_of_the_hundred_berts() -> None:
+    analysis = oo.analyse("bert-hans")
+    lexical, subsequence = "lexical overlap, non-entailed", "subsequence, non-entailed"
+    assert rounded(pair(analysis, lexical, subsequence)) == (0.77, 0.65, 0.85)
+    assert rounded(pair(analysis, lexical, "constituent, non-entailed")) == (0.07, -0.11, 0.25)
+    table = analysis.result.table
+    across = table[table.a.str.contains(", entailed") != table.b.str.contains(", entailed")]
+    assert len(across) == 9
+    assert (across.r < 0).sum() == 8  # a trade of answers, not of skill
+    (verdict,) = analysis.verdicts
+    assert "with 100 models, one checkpoint each," in verdict.sentence
+    assert "In-domain performance hardly differs here" in verdict.sentence
+    constant = oo.analyse("bert-hans", test_sets=["le_around_prepositional_phrase", "ce_conjunction", "ln_passive"])
+    assert constant.result.table.r.isna().any() or (constant.result.table.p_val.isna()).any()
+
+
+def test_what_is_known_of_pythia() -> None:
+    runs = oo.analyse("pythia", unit="run")
+    assert round(pair(runs, "arc_easy", "sciq").r, 2) == 0.40
+    assert round(pair(runs, "arc_easy", "piqa").r, 2) == 0.33
+    assert abs(pair(runs, "piqa", "sciq").r - 0.31) < 0.01
+    clear = runs.result.table[runs.result.table.p_holm < 0.05]
+    assert not {"winogrande", "wsc", "logiqa"} & {*clear.a, *clear.b}
+    sizes = oo.analyse("pythia")  # what is independent decides
+    assert set(sizes.result.table.n_units) == {8}
+    assert (sizes.result.table.p_holm >= 0.05).all()
+
+
+def test_a_finding_is_analysed_and_reported_by_its_name(tmp_path: Path) -> None:
+    start = time.monotonic()
+    done = oodles("analyse", "bert-hans", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - start < 60
+    assert "100 models, one checkpoint each" in " ".join(done.stdout.split())
+    done = oodles("report", "bert-hans", "--out", tmp_path / "r.html")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "r.html").read_text()
+    assert "<h1>100 BERTs on HANS</h1>" in page
+    assert "McCoy, Min and Linzen (2020)" in page
+    assert "licence MIT" in page
+
+
+def test_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    findings()["clip"].table().to_parquet(tmp_path / "bert-hans")
+    (tmp_path / "bert-hans").rename(tmp_path / "bert-hans.parquet")
+    assert oo.analyse("bert-hans").title == "100 BERTs on HANS"
+    assert oo.analyse("bert-hans.parquet").title == ""
