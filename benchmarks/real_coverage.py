@@ -2,7 +2,7 @@
 
     python -m benchmarks.real_coverage [--draws 1000] [--merge]
 
-The 100 runs are a finite population: a sample of k of them varies about the value of all by a factor sqrt(1 - k/100) less
+The 100 runs are a finite population: a sample of k of them varies about the value of all by sqrt(1 - k/100) less
 than a sample of an endless one. Both are shown: the interval as it is given, and with its half widths (on Fisher's
 scale) multiplied by that factor, which is what 95 % is promised for.
 """
