@@ -6,7 +6,7 @@ PIP     = PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip --disable-pip-vers
 MODEL   = smollm2-135m-q4
 JOBS   ?= $(shell nproc 2> /dev/null || echo 2)
 
-.PHONY: help demo test test-long bench lint docs wheel hashes clean setup setup-dev
+.PHONY: help demo test test-all test-long bench lint docs wheel hashes clean setup setup-dev
 
 # pip's report -> one pinned and hashed line per package
 define HASHES
@@ -25,10 +25,13 @@ demo: setup       ## fine-tune the embedded model, evaluate eight test sets, wri
 	$(BIN)/oodles fetch $(MODEL)
 	$(BIN)/oodles demo
 
-test: setup-dev lint   ## lint, types and tests
+test: setup-dev lint   ## lint, types and tests, on all cores
 	$(BIN)/oodles fetch $(MODEL)
 	$(BIN)/oodles fetch tiny-llama-untrained
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
+
+test-all: test         ## and the tests that take their time: several processes, faults, memory, examples and pages that train
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test-long: setup-dev build/oracles   ## campaigns too long for every day (some hours); their figures go into docs/
 	$(BIN)/oodles fetch $(MODEL)
