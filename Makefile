@@ -38,10 +38,10 @@ test-long: setup-dev build/oracles   ## campaigns too long for every day (some h
 	PYTHONPATH=build/oracles $(BIN)/python -m pytest -m long --timeout 7200 $(PYTEST_ARGS)
 	PYTHONPATH=build/oracles $(BIN)/python -m benchmarks.statistics --long --seed 0 --out build/statistics.json
 	$(BIN)/python -m benchmarks.statistics --merge build/statistics.json
-	$(BIN)/python -m benchmarks.statistics --table build/statistics.json --into docs/statistics.md
+	$(BIN)/python -m benchmarks.statistics --table build/statistics.json --into docs/statistics-evidence.md
 	$(BIN)/python -m benchmarks.noise --long --seed 0 --out build/noise.json
 	$(BIN)/python -m benchmarks.noise --merge build/noise.json
-	$(BIN)/python -m benchmarks.noise --table build/noise.json --into docs/statistics.md
+	$(BIN)/python -m benchmarks.noise --table build/noise.json --into docs/statistics-evidence.md
 
 bench: setup-dev build/oracles       ## benchmarks, into benchmarks/results.json and docs/performance.md
 	$(BIN)/oodles fetch $(MODEL)

@@ -3,7 +3,7 @@
     python -m benchmarks.noise                                   short: a few data sets, seconds
     python -m benchmarks.noise --long --seed 0 --out build/noise.json      all cells; resumes where it stopped
     python -m benchmarks.noise --confirm --seed 1 --out build/confirm.json  cells on which nothing was chosen
-    python -m benchmarks.noise --table build/noise.json          as Markdown (--into docs/statistics.md: there)
+    python -m benchmarks.noise --table build/noise.json          as Markdown (--into docs/statistics-evidence.md)
     python -m benchmarks.noise --merge build/noise.json          into benchmarks/results.json
 
 Every set has as many examples to be answered Yes as No. An example is answered correctly if its own luck is below a

@@ -529,12 +529,12 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 HOW = """\
-The study's way pads each prompt to 128 tokens, 32 to a batch in the data's order, and makes the logits of the whole
-vocabulary at all positions. Two mistakes of it are mended so that scores can be compared: prompts over 128 tokens are
+The study's way pads each prompt to 128 tokens, 32 to a batch in the data's order, and computes the logits of the whole
+vocabulary at all positions. Two of its mistakes are fixed so that scores can be compared: prompts over 128 tokens are
 kept whole, and the answer is read after the prompt's last token, not after padding. It is frozen in
-`benchmarks/baselines/study.py`. All share the loaded model, the threads and the prompts; nobody's tokenising is timed.
-They take turns in rounds: oodles scores the whole sample in each, the others some of their batches, scaled by padded
-tokens. *Arithmetic allows*: multiply-adds of the other over those of the distinct tokens."""
+`benchmarks/baselines/study.py`. All contenders share the loaded model, the threads and the prompts; tokenising is not
+timed. They take turns in rounds: oodles scores the whole sample in each, the others some of their batches, scaled by
+padded tokens. *Arithmetic allows*: multiply-adds of the other over those of the distinct tokens."""
 
 
 def _sample_text(found: dict[str, Any]) -> str:

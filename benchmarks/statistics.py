@@ -3,7 +3,7 @@
     python -m benchmarks.statistics                          short: a few cells, seconds
     python -m benchmarks.statistics --long --seed 0 --out build/statistics.json
     python -m benchmarks.statistics --speed --out build/statistics.json   only the speed, measured anew
-    python -m benchmarks.statistics --table build/statistics.json     as Markdown (--into docs/statistics.md: there)
+    python -m benchmarks.statistics --table build/statistics.json     as Markdown (--into docs/statistics-evidence.md)
     python -m benchmarks.statistics --merge build/statistics.json     into benchmarks/results.json
 
 The long form prints each cell as it is done and writes it at once; started again with the same --out and --seed it goes

@@ -2,39 +2,74 @@
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import importlib
+import json
 import os
 import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import oodles
+from oodles.contracts import DataSet, Evaluation, Fallback, Lora, Pattern, Recipe, Source
+from oodles.study.load import _File, _Grid
+from test_correlate import simulated
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 SOURCE = ROOT / "src" / "oodles"
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
 
 
-def test_the_python_example_runs(tmp_path: Path, tiny_model: Path) -> None:
-    (code,) = blocks("python")
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text()
+
+
+def test_the_analysis_of_a_table_runs(tmp_path: Path) -> None:
+    code, _ = blocks("python")
+    simulated().drop(columns="role").to_csv(tmp_path / "scores.csv", index=False)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert r"\begin{tabular}" in done.stdout
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+    assert (tmp_path / "correlations.pdf").stat().st_size > 1_000
+
+
+def test_the_callback_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from oodles.model.embedded import tiny_tokenizer
+    from test_callback import their_trainer
+
+    _, code = blocks("python")
+    monkeypatch.chdir(tmp_path)
+    exec(code, {"trainer": their_trainer(tmp_path / "theirs", [], tiny_tokenizer())})
+    table = oodles.read_runs(tmp_path / "runs" / "mine")
+    assert set(table["run"]) == {"my-run"}
+    assert table["test_set"].nunique() == 8
+
+
+def test_the_study_from_python_runs(tmp_path: Path, tiny_model: Path) -> None:
+    (code,) = blocks("python", page("study-file.md"))
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, env=env
     )
     assert done.returncode == 0, done.stderr
     assert "suite mini" in done.stdout
-    assert r"\begin{tabular}" in done.stdout
     assert (tmp_path / "report.html").stat().st_size > 10_000
-    assert (tmp_path / "correlations.pdf").stat().st_size > 1_000
+
+
+def test_the_readme_names_both_entry_points() -> None:
+    assert "make demo" in README
+    assert "make test" in README
 
 
 def test_the_shell_example_runs(tmp_path: Path, tiny_model: Path) -> None:
@@ -56,7 +91,7 @@ def test_the_study_example_is_a_valid_study(tmp_path: Path) -> None:
     from oodles.study.grid import expand
     from oodles.study.load import load_study
 
-    study, _ = blocks("toml")
+    (study,) = blocks("toml", page("study-file.md"))
     (tmp_path / "study.toml").write_text(study)
     grid = expand(load_study(tmp_path / "study.toml"))
     assert len(grid.jobs) == 10
@@ -66,7 +101,7 @@ def test_the_suite_example_is_a_valid_suite(tmp_path: Path) -> None:
     from oodles.suite.load import load_suite
     from oodles.suite.sources import load_examples
 
-    _, text = blocks("toml")
+    (text,) = blocks("toml", page("suite-file.md"))
     (tmp_path / "mine.toml").write_text(text)
     rows = "sentence1,sentence2,gold\nA.,B.,entailment\nA.,C.,contradiction\nA.,D.,neutral\n"
     for name in ("home_train", "home_test"):
@@ -83,14 +118,54 @@ def test_the_map_names_every_package() -> None:
     assert listed == {p.parent.name for p in SOURCE.glob("*/__init__.py")}
 
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+KEYS = {"grid": _Grid, "lora": Lora, "train": Recipe, "eval": Evaluation}
+
+
+@pytest.mark.parametrize("table", ["", *KEYS])
+def test_every_key_of_a_study_is_listed_with_its_default(table: str) -> None:
+    """In the order of the dataclass, which is the only other place that names them."""
+    title = f"`\\[{table}\\]`" if table else "Top level"
+    (section,) = re.findall(rf"^## {title}\n(.*?)(?=^## |\Z)", page("study-file.md"), flags=re.MULTILINE | re.DOTALL)
+    listed = re.findall(r"^\| `(\w+)` \| (?:`(.*?)`|(\w+)) \|", section, flags=re.MULTILINE)
+    known = [f for f in dataclasses.fields(KEYS.get(table, _File)) if table or f.name not in {*KEYS, "models"}]
+    assert {name: default or word for name, default, word in listed} == {f.name: shown_default(f) for f in known}
+
+
+def shown_default(field: dataclasses.Field[Any]) -> str:
+    """As a study file would spell it."""
+    if field.default is dataclasses.MISSING:
+        return "required"
+    return "none" if field.default is None else json.dumps(field.default)
+
+
+def test_every_key_of_a_suite_is_listed() -> None:
+    named = set(re.findall(r"`(\w+)`", page("suite-file.md")))
+    for record in (Pattern, DataSet, Source, Fallback):
+        assert {f.name for f in dataclasses.fields(record)} - {"seed"} <= named | {"name"}
+
+
+def anchors(path: Path) -> set[str]:
+    """The headings of a page, as its links spell them."""
+    titles = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "examples" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_resolve(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
-        if not target.startswith(("http://", "https://", "mailto:")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", page.read_text()):
+        if target.startswith(("http://", "https://", "mailto:")):
+            continue
+        place = page.parent / target if target else page
+        assert place.exists(), f"{page.name} links to {target}"
+        assert not anchor or anchor in anchors(place), f"{page.name} links to {target}#{anchor}"
 
 
 def test_versions_agree() -> None:

@@ -276,7 +276,7 @@ EXPECTED = {
     "Beside the eight NLI sets": r"clinic +test +12 +no 6, yes 6",
     "Other columns, other labels, dropped labels": r"triage +test +3 +contradiction 1, entailment 2 +neutral",
     "Data sets of the hub": r"radiology +test +4 ",
-    "Several patterns": r"daily_1_8_true_false +missing +run",
+    "Several patterns": r"daily_1_8_true_false +missing +train: ",
     "Answers of several tokens": r"answer ' the claim is true' has \d+ tokens",
     "Chat models": r"<\|im_start\|> ass istant Ċ -> Yes",
     "A function in place of a pattern": "",

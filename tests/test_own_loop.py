@@ -106,24 +106,36 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path: Path, toy_suite: Path) 
         evaluator(toy_suite, tmp_path / "t")
 
 
+def fit(lightning: Any, callbacks: list[Any], folder: Path) -> list[float]:
+    """Train in Lightning; the losses."""
+    losses: list[float] = []
+
+    class Module(lightning.LightningModule):  # type: ignore[misc]
+        def __init__(self, model: Any) -> None:
+            super().__init__()
+            self.model = model
+
+        def training_step(self, batch: Any, _index: int) -> Any:
+            loss = self.model(input_ids=batch, labels=batch).loss
+            losses.append(loss.item())
+            return loss
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    model, batches = model_and_batches()
+    trainer = lightning.Trainer(
+        max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, callbacks=callbacks, default_root_dir=folder,
+    )  # fmt: skip
+    trainer.fit(Module(model), torch.utils.data.DataLoader([b[0] for b in batches], batch_size=1))
+    return losses
+
+
 def lightning_losses(evaluate: Callable[[Any, int], object] | None, folder: Path) -> list[float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # theirs
         lightning = pytest.importorskip("pytorch_lightning")
-        losses: list[float] = []
-
-        class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
-            def __init__(self, model: Any) -> None:
-                super().__init__()
-                self.model = model
-
-            def training_step(self, batch: Any, _index: int) -> Any:
-                loss = self.model(input_ids=batch, labels=batch).loss
-                losses.append(loss.item())
-                return loss
-
-            def configure_optimizers(self) -> Any:
-                return torch.optim.SGD(self.parameters(), lr=0.1)
 
         class Evaluates(lightning.Callback):  # type: ignore[misc, name-defined]
             def on_train_start(self, trainer: Any, module: Any) -> None:
@@ -134,13 +146,7 @@ def lightning_losses(evaluate: Callable[[Any, int], object] | None, folder: Path
                 if evaluate and trainer.global_step in STEPS:
                     evaluate(module.model, trainer.global_step)
 
-        model, batches = model_and_batches()
-        trainer = lightning.Trainer(
-            max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-            enable_model_summary=False, callbacks=[Evaluates()], default_root_dir=folder,
-        )  # fmt: skip
-        trainer.fit(Module(model), torch.utils.data.DataLoader([b[0] for b in batches], batch_size=1))
-    return losses
+        return fit(lightning, [Evaluates()], folder)
 
 
 def test_lightning_is_not_changed_and_is_recorded(tmp_path: Path, toy_suite: Path) -> None:

@@ -97,7 +97,7 @@ def test_long_form_keeps_what_is_promised():
 def test_long_form_of_the_noise_correction_keeps_what_is_promised():
     """A cell holds, or its results say that it does not: in 80 % of its data sets; in at most 10 % of sound ones.
 
-    Coverage may exceed 97 % by a little: see docs/statistics.md.
+    Coverage may exceed 97 % by a little: see docs/statistics-evidence.md.
     """
     found = noise.run("long", 0, Path(__file__).parent.parent / "build" / "noise.json")["cells"]
     broken = []

@@ -7,6 +7,7 @@ import re
 import runpy
 import shlex
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ from transformers import Trainer
 from conftest import oodles
 from oodles.store.folder import run_folders
 from oodles.store.table import read_runs
+from test_own_loop import evaluator as own_evaluator
+from test_own_loop import fit
 
 PAGE = (Path(__file__).parent.parent / "docs" / "your-own-trainer.md").read_text()
 SMALLER_TRAINING = {
@@ -98,8 +101,11 @@ def test_the_scripts_and_commands_lead_to_a_report(
     run_commands("python analyse.py", tmp_path, monkeypatch)
     check_written(tmp_path / "runs" / "mine")
 
-    (killed,) = blocks("Killed, and started again")
+    (killed,) = blocks("Resume your training")
     first, second = killed.text.splitlines()
+    (logged,) = blocks("Scores in your trackers")
+    whole = with_added_lines(script.text, diff.text).replace("trainer.train(", f"{logged.text}trainer.train(")
+    write_script(tmp_path, script.file, whole, SMALLER)
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_maybe_log_save_evaluate", interrupted(Trainer._maybe_log_save_evaluate, at=17))
         with pytest.raises(KeyboardInterrupt):
@@ -115,6 +121,27 @@ def test_the_scripts_and_commands_lead_to_a_report(
     steps = read_runs(tmp_path / "runs" / "mine").groupby(["model", "run"]).step.unique()
     assert {tuple(sorted(found)) for found in steps} == {tuple(LOG_STEPS)}
     assert set(steps.index.get_level_values("model")) == {"mine", "lora"}
+
+
+def test_a_loop_that_is_no_trainer(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, command, _ = blocks("Loops that are not a Trainer")
+    smaller = {name: new for name, new in SMALLER.items() if name != "learning_rate="}
+    write_script(tmp_path, loop.file, loop.text, smaller)
+    run_commands(command.text, tmp_path, monkeypatch)
+    assert sorted(read_runs(tmp_path / "runs" / "loop").step.unique()) == [0, 2, 4, 8]
+    assert [f.status for f in run_folders(tmp_path / "runs" / "loop")] == ["done"]
+
+
+def test_the_callback_for_lightning(tmp_path: Path, toy_suite: Path) -> None:
+    *_, callback = blocks("Loops that are not a Trainer")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # theirs
+        lightning = pytest.importorskip("pytorch_lightning")
+        ours = own_evaluator(toy_suite, tmp_path / "s")
+        names: dict[str, Any] = {"lightning": lightning, "evaluator": ours, "STEPS": (2, 4)}
+        exec(callback.text, names)
+        fit(lightning, [names["Evaluates"]()], tmp_path)
+    assert sorted(read_runs(tmp_path / "s").step.unique()) == [0, 2, 4]
 
 
 def finished(folder: Path) -> list[str]:
