@@ -147,7 +147,7 @@ def test_options_about_chance_and_shared_points(scores: Path) -> None:
     told = oodles("analyse", scores, "--in-domain", "mnli", "--chance", "0.5", "--shared-start", "keep").stdout
     assert "chance is not known" not in told
     for arguments, message in (
-        (["--chance", "5"], "chance is 5; expected the score of guessing, between 0 and 1"),
+        (["--chance", "5"], "chance is 5; expected the score of guessing, from 0 to below 1"),
         (["--shared-start", "once"], "shared_start 'once' is not known; known: drop, keep"),
     ):
         done = oodles("analyse", scores, "--in-domain", "mnli", *arguments)

@@ -30,6 +30,11 @@ def analyse(
 
     A long table has one row per run x step x test set: columns run, step, test_set, value; and model, train_set, shots,
     seed, role (in_domain or ood), metric, n where they are known.
+
+    Examples:
+        oodles analyse runs/quick --out results
+        oodles analyse scores.csv --in-domain mnli --by none
+        oodles analyse results --method linear --json
     """
     from oodles.show.terminal import render_terminal
     from oodles.stats.analysis import check_results, write_results
@@ -58,7 +63,13 @@ def report(
     options: AnalysisOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Write one self-contained HTML report: verdict, trajectories, correlations, how to read it, what was run."""
+    """Write one self-contained HTML report: verdict, trajectories, correlations, how to read it, what was run.
+
+    Examples:
+        oodles report runs/quick
+        oodles report scores.csv --in-domain mnli --by none --out report.html
+        oodles report results
+    """
     from oodles.show.report import check_report, write_report
 
     target = out or ((path if path.is_dir() else Path()) / "report.html")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from oodles import __version__
 from oodles.cli.analyse import analyse, report
@@ -22,13 +24,20 @@ from oodles.terminal import accept_any_text
 app = typer.Typer(
     name="oodles",
     help="Do your generalisation results generalise?\n\n"
-    "Fine-tune, evaluate on many test sets all through training, regress in-domain accuracy out of every "
+    "Fine-tune, evaluate on many test sets throughout training, regress in-domain accuracy out of every "
     "out-of-distribution (OOD) accuracy, and correlate what is left.\n\nStart with: oodles demo",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+EXAMPLES = "Examples:"  # what follows this line in the docstring of a verb ends its --help
+VERBS: dict[str, list[Callable[..., None]]] = {
+    "Try it": [demo],
+    "Prepare": [suites, models, fetch, check],
+    "Run": [run, status, score],
+    "Read the results": [analyse, report, pack],
+}
 
 
 def main() -> None:
@@ -112,6 +121,16 @@ def _options(
     pass
 
 
-for verb in (demo, suites, models, fetch, check, run, score, status, pack, analyse, report):
-    app.command()(verb)
-app.command("analyze", hidden=True)(analyse)
+def _add(verb: Callable[..., None], panel: str, name: str | None = None, *, hidden: bool = False) -> None:
+    """A verb, with the help that its docstring holds: paragraphs, which are filled anew, and examples, line by line."""
+    text, _, examples = inspect.cleandoc(verb.__doc__ or "").partition(EXAMPLES)
+    paragraphs = [" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n")]
+    epilog = "\n".join([EXAMPLES, *(f"$ {line.strip()}" for line in examples.strip().splitlines())])
+    help_text = escape("\n\n".join(paragraphs))
+    app.command(name, help=help_text, epilog=escape(epilog), rich_help_panel=panel, hidden=hidden)(verb)
+
+
+for _panel, _verbs in VERBS.items():
+    for _verb in _verbs:
+        _add(_verb, _panel)
+_add(analyse, "", "analyze", hidden=True)

