@@ -266,7 +266,7 @@ def _print_status(folder: Path, rows: list[dict[str, Any]], all_runs: bool) -> N
     columns = ["run", "status", "step", "scores", "reason"]
     listed = [r for r in rows if all_runs or len(rows) <= LISTED or r["status"] in ("running", "failed")]
     if listed:
-        print_table("", columns, [[str(r[c]) for c in columns] for r in listed])
+        print_table("", columns, [["" if r[c] is None else str(r[c]) for c in columns] for r in listed])
     counted = ", ".join(f"{n} {name}" for name, n in pace.counts.items())
     each = f"; {duration(pace.seconds_per_run)} a run" if pace.seconds_per_run else ""
     left = f", about {duration(pace.seconds_left)} left" if pace.seconds_left else ""

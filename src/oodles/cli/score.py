@@ -139,17 +139,20 @@ def _add_test_sets(runs: Path, asked: ScoreOptions) -> list[Scored]:
 
 
 def _suite_of(runs: Path, asked: ScoreOptions) -> Suite:
-    """The suite of a study's folder."""
+    """The suite of a study's folder: as given, built in, or where the study found it."""
     from oodles.store.folder import read_json, run_folders
     from oodles.suite.load import list_suites, load_suite
 
     run_folders(runs)
-    held = str(read_json(runs / "study.json").get("suite"))
-    if asked.suite is None and held not in list_suites():
-        raise ConfigError(f"{runs}: its suite '{held}' is not built in; say where its TOML is with --suite")
-    loaded = load_suite(asked.suite or held, data=asked.data or "")
-    if loaded.name != held:
-        raise ConfigError(f"{runs}: holds runs on suite '{held}', not '{loaded.name}'; give that suite's TOML")
+    study = read_json(runs / "study.json")
+    name, file = str(study.get("suite")), study.get("suite_file")
+    source = asked.suite or (str(runs / file) if file else name)
+    if asked.suite is None and (not Path(source).is_file() if file else name not in list_suites()):
+        why = f"was read from {source}, which is not there" if file else "is not built in"
+        raise ConfigError(f"{runs}: its suite '{name}' {why}; say where its TOML is with --suite")
+    loaded = load_suite(source, data=asked.data or "")
+    if loaded.name != name:
+        raise ConfigError(f"{runs}: holds runs on suite '{name}', not '{loaded.name}'; give that suite's TOML")
     return loaded
 
 
