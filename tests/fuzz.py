@@ -771,7 +771,7 @@ def judge_command(command: list[str]) -> str:
         return f"{command}: an escape code"
     if "Warning" in done.stderr:
         return f"{command}: a warning: {done.stderr[:600]}"
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]
+    lines = [line for line in done.stderr.splitlines() if not line.startswith(("note: ", "study "))]
     if len(done.stderr.splitlines()) > len(lines) + 9:
         return f"{command}: {len(done.stderr.splitlines())} lines"
     wrong = judge_message("\n".join(lines)) if done.returncode == 2 else ""

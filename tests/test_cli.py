@@ -7,6 +7,8 @@ import pytest
 
 from conftest import oodles
 from oodles import __version__
+from oodles.disk import write_json
+from oodles.store.folder import read_json
 
 VERBS = ["demo", "suites", "models", "fetch", "check", "run", "status", "analyse", "report"]
 
@@ -147,9 +149,20 @@ def test_options_about_chance_and_shared_points(scores: Path) -> None:
     told = oodles("analyse", scores, "--in-domain", "mnli", "--chance", "0.5", "--shared-start", "keep").stdout
     assert "chance is not known" not in told
     for arguments, message in (
-        (["--chance", "5"], "chance is 5; expected the score of guessing, between 0 and 1"),
+        (["--chance", "5"], "chance is 5; expected the score of guessing, from 0 to below 1"),
         (["--shared-start", "once"], "shared_start 'once' is not known; known: drop, keep"),
     ):
         done = oodles("analyse", scores, "--in-domain", "mnli", *arguments)
         assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1)
         assert message in done.stderr
+
+
+def test_a_run_without_a_step_has_none_in_its_status(toy_study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert oodles("run", toy_study, "--out", out, "--only", "*_0_8").returncode == 0
+    known = read_json(out / "study.json")
+    write_json(out / "study.json", {**known, "runs": [*known["runs"], "not_begun"]})
+    steps = {row["run"]: row["step"] for row in json.loads(oodles("status", out, "--json").stdout)}
+    assert steps == {"tiny-llama-untrained_home_0_8": 4, "not_begun": None}
+    row = next(line for line in oodles("status", out).stdout.splitlines() if line.startswith("not_begun"))
+    assert row.split() == ["not_begun", "missing", "0"]

@@ -88,10 +88,10 @@ def test_modules_that_need_no_torch() -> None:
     assert "torch" not in modules_after(f"{BLOCK_TORCH}\n{imports}")
 
 
-def without_torch(*arguments: object) -> subprocess.CompletedProcess[str]:
+def without_torch(*arguments: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     code = f"{BLOCK_TORCH}\nsys.argv[0] = 'oodles'\nfrom oodles.cli import main\nmain()"
     return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False, env=env
     )
 
 

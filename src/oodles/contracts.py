@@ -146,6 +146,7 @@ class Suite:
     folder: str = ""  # where relative files are looked up
     data: str = ""  # a folder with copies of hub data sets, <test set>/<split>.parquet
     rows: str = ""  # file with a hash of every row, see pins.py
+    file: str = field(default="", compare=False, repr=False)  # its TOML, if it is neither built in nor made in Python
     hashes: dict[str, dict[str, str]] = field(default_factory=dict, compare=False, repr=False)  # of rendered sets
 
     def with_pattern(
@@ -172,7 +173,8 @@ class Suite:
         if isinstance(answers, str):
             raise ConfigError(f"with_pattern: answers is the text {answers!r}, expected several, e.g. (' Yes', ' No')")
         new = Pattern(name=name, text=text, answers=tuple(answers), truncate=truncate, max_tokens=max_tokens, chat=chat)
-        return replace(self, hashes={}, patterns={name: new, **{k: p for k, p in self.patterns.items() if k != name}})
+        patterns = {name: new, **{k: p for k, p in self.patterns.items() if k != name}}
+        return replace(self, hashes={}, patterns=patterns, file="")
 
     def __str__(self) -> str:
         sets = ", ".join(self.test_sets)

@@ -25,6 +25,7 @@ RUN_JSON: Mapping[str, Any] = {
     "study.json": {
         "study?": (str, None),
         "suite?": (str, None),
+        "suite_file?": (str, None),
         "runs?": [str],
         "slices?": [str],
         "sets?": {...: str},

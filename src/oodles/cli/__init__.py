@@ -1,4 +1,4 @@
-"""oodles on the command line."""
+"""oodles on the command line: parse, call one function, print. Results on stdout, progress on stderr."""
 
-from oodles.cli.cli import app as app
-from oodles.cli.cli import main as main
+from oodles.cli.app import app as app
+from oodles.cli.app import main as main

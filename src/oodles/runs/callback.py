@@ -23,7 +23,6 @@ from oodles.runs.own_loop import Evaluator
 from oodles.runs.progress import duration
 from oodles.runs.schedule import schedule
 from oodles.store.folder import STORE_SCHEMA, supersede
-from oodles.suite.render import characters
 
 try:
     from transformers import TrainerCallback
@@ -59,7 +58,6 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
         self._schedule = schedule(evaluation.steps, state.max_steps, evaluation.points)
         evaluator.prepare(kwargs["model"])
         self._clock = Clock(step=state.global_step)
-        evaluator.tell(work=self._step_work * state.global_step)
         self._reach(kwargs["model"], state)
 
     def _begin(self, state: Any) -> None:
@@ -106,7 +104,6 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
         evaluator.keep_adapter(model, step)
         if evaluator.is_complete(step):
             return
-        evaluator.tell(work=sum(map(characters, evaluator.held(step))))
         left = partial(self._time_left, started, step)
         self._log(evaluator.at(model, step, last=state.max_steps, loss=self._loss, remark=left), state)
 

@@ -172,7 +172,7 @@ def score_model(
     check_folder(out, SCORES, suite.name)  # before anything is written, a lock included
     with _no_new_folders(out), holding(folder.lock), staying(out), _left_as_it_was(folder):
         with held_briefly(out / ".study.lock"):
-            claim_folder(out, SCORES, suite.name)
+            claim_folder(out, SCORES, suite.name, suite_file=suite.file)
         for lost in mend_scores(folder):
             log_line(folder, lost)
         _begin(folder, spec, suite, used, in_domain, evaluation, checkpoints, precision)

@@ -168,7 +168,7 @@ class Evaluator(StepEvaluator):
                 " (resume_from_checkpoint=True), choose another run name or remove it"
             )
         with held_briefly(self._out / ".study.lock"):
-            claim_folder(self._out, CALLBACKS, self._suite.name)
+            claim_folder(self._out, CALLBACKS, self._suite.name, suite_file=self._suite.file)
         write_json(self.folder.env, environment())
         write_spec(self.folder, self._spec())
 

@@ -82,10 +82,10 @@ def settle_streams() -> None:
 
 
 class Progress:
-    """Counts work in any unit; `total` is the whole of it."""
+    """Counts work in any unit; `total` is the whole of it, 0 if that is not known."""
 
     def __init__(self, total: float, label: str = "") -> None:
-        self._total, self._done, self._label = max(total, 1e-9), 0.0, label
+        self._total, self._done = total, 0.0
         self._start = time.monotonic()
         self._bar: Bar | None = None
         if sys.stderr.isatty():
@@ -93,7 +93,7 @@ class Progress:
             left = (TextColumn("left"), TimeRemainingColumn(compact=True))
             console = PlainConsole(file=log_stream())
             self._bar = Bar(*columns, *left, console=console, speed_estimate_period=300)
-            self._task = self._bar.add_task(label, total=self._total)
+            self._task = self._bar.add_task(label, total=self._total or None)
 
     def __enter__(self) -> Self:
         if self._bar is not None:
@@ -111,9 +111,15 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, completed=self._done)
 
+    def finish(self, text: str) -> None:
+        """All is done, whatever was counted on the way; the text is told if the last line did not say 100 %."""
+        uncounted = self._total - self._done
+        self.advance(uncounted)
+        if self._bar is None and uncounted > 0.005 * self._total:
+            self.say(text)
+
     def label(self, text: str) -> None:
         """What is being done now."""
-        self._label = text
         if self._bar is not None:
             self._bar.update(self._task, description=text)
 
@@ -122,7 +128,7 @@ class Progress:
         if self._bar is not None:
             self._bar.console.print(text, highlight=False, markup=False)
         else:
-            say(f"[{self._done / self._total:4.0%}{self._left()}] {text}")
+            say(f"[{self._done / self._total:4.0%}{self._left()}] {text}" if self._total else text)
 
     def _left(self) -> str:
         elapsed = time.monotonic() - self._start

@@ -13,8 +13,8 @@ from oodles.model.load import attach_lora, free_memory, load_model, load_tokeniz
 from oodles.runs.callback import EvaluationHook
 from oodles.runs.checkpoints import Checkpoint, score_missing
 from oodles.runs.evaluate import StepEvaluator
-from oodles.runs.events import Listener
-from oodles.runs.schedule import schedule_of
+from oodles.runs.events import Event, Listener
+from oodles.runs.schedule import passes, schedule_of
 from oodles.runs.stopping import Stop
 from oodles.runs.train import checkpoints, fine_tune, last_checkpoint
 from oodles.store.environment import environment
@@ -92,6 +92,7 @@ def _train(
 ) -> None:
     """Train from the last checkpoint, and evaluate on the way."""
     spec = job.spec
+    listener(Event(text=f"{folder.name}  loading {spec.model.label}"))
     tokenizer = load_tokenizer(spec.model)
     model = load_model(spec.model, spec.recipe.precision)
     adapted = list(targets_of(model, spec.lora, spec.model))
@@ -112,7 +113,7 @@ def _train(
         listener=listener,
         baseline=same_before_training(spec, earlier),
     )
-    hook = EvaluationHook(evaluator, step_work=training_work(job) / schedule_of(spec)[-1])
+    hook = EvaluationHook(evaluator, step_work=training_work(job, 1))
     shots = render(spec.pattern, job.draw.examples, spec.train_set)
     fine_tune(
         model,
@@ -147,10 +148,11 @@ def _score_adapters(job: PlannedRun, suite: Suite, folder: RunFolder, listener: 
         raise ModelError(f"step {found.broken[0][0]}: {found.broken[0][1]}")
 
 
-def training_work(job: PlannedRun) -> float:
-    """The work of training, as if it were scoring: a step goes forward and back, and shares no prefixes."""
-    shots = render(job.spec.pattern, job.draw.examples, job.spec.train_set)
-    return TRAINING_COST * job.spec.recipe.epochs * characters(shots)
+def training_work(job: PlannedRun, steps: int) -> float:
+    """The work of so many steps, as if it were scoring: a step goes forward and back, and shares no prefixes."""
+    spec = job.spec
+    shots = render(spec.pattern, job.draw.examples, spec.train_set)
+    return TRAINING_COST * passes(spec.shots, spec.recipe, steps) * characters(shots)
 
 
 def same_before_training(spec: RunSpec, earlier: list[RunFolder]) -> RunFolder | None:

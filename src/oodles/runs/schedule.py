@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from oodles.contracts import Recipe, RunSpec
 from oodles.errors import ConfigError
@@ -14,6 +15,15 @@ def step_count(shots: int, recipe: Recipe) -> int:
     if recipe.steps is not None:
         return recipe.steps
     return math.ceil(math.ceil(shots / recipe.batch_size) / recipe.accumulate) * recipe.epochs
+
+
+def passes(shots: int, recipe: Recipe, steps: int) -> float:
+    """How often so many steps of a run go through its shots.
+
+    >>> passes(32, Recipe(batch_size=8), 16), passes(32, Recipe(batch_size=8, steps=6), 6)
+    (4.0, 1.5)
+    """
+    return steps / step_count(shots, replace(recipe, steps=None, epochs=1))
 
 
 def warmup_steps(last: int, share: float) -> int:

@@ -29,10 +29,10 @@ def describe_status(root: Path, names: Sequence[str] | None = None) -> list[dict
 def _describe_folder(folder: RunFolder, holder: str) -> dict[str, Any]:
     status: str = folder.status
     count = 0
-    step: int | str = ""
+    step: int | None = None
     try:
         steps = STEP.findall(folder.scores.read_bytes())  # a glance: reading tells what is damaged
-        count, step = len(steps), max(map(int, steps), default="")
+        count, step = len(steps), max(map(int, steps), default=None)
     except OSError:
         pass  # none yet
     reason = holder

@@ -147,11 +147,16 @@ def check_adapter(folder: Path) -> None:
         )
 
 
-def claim_folder(root: Path, name: str, suite: str, ids: Sequence[str] = ()) -> None:
-    """Make `root` the folder of this study, or refuse it if it holds another; a damaged study.json is written anew."""
+def claim_folder(root: Path, name: str, suite: str, ids: Sequence[str] = (), *, suite_file: str = "") -> None:
+    """Make `root` the folder of this study, or refuse it if it holds another; a damaged study.json is written anew.
+
+    The file of a suite of one's own is kept as it is found from the folder, so that both can be moved together.
+    """
     check_folder(root, name, suite, ids)
     if sidecar(root / "study.json") is None:
         known = _remembered(root)
+        if suite_file:
+            known["suite_file"] = os.path.relpath(Path(suite_file).resolve(), root.resolve())
         write_json(root / "study.json", {"schema": STORE_SCHEMA, "study": name, "suite": suite, **known})
 
 

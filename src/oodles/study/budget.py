@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from oodles.model.prefix_trees import ROW_TOKENS, Sequences, pack
 from oodles.model.scoring import BATCH_TOKENS, BATCH_TOKENS_ELSEWHERE, sequences_of
 from oodles.model.tokens import context_limit, encode_once
 from oodles.runs.progress import duration
-from oodles.runs.schedule import schedule_of, step_count
+from oodles.runs.schedule import passes, schedule_of, step_count
 from oodles.runs.train import Candidates, encode_shots
 from oodles.study.footprint import Footprint, device_name, draw_footprint, resident_bytes, scoring_bytes, training_bytes
 from oodles.study.grid import Grid
@@ -210,13 +210,6 @@ class Work:
         return self.spec.model.label, self.spec.train_set, self.spec.pattern.name, self.spec.shots
 
     @property
-    def passes(self) -> float:
-        """How often the shots are seen."""
-        recipe = self.spec.recipe
-        one = step_count(self.spec.shots, replace(recipe, steps=None, epochs=1))
-        return step_count(self.spec.shots, recipe) / one
-
-    @property
     def batch(self) -> tuple[int, int, int]:
         """The largest training batch: sequences, tokens of the longest, and positions at which the loss is taken."""
         longest = sorted(self.shots.examples, key=lambda e: -max(len(tokens) for tokens, _ in e["sequences"]))
@@ -284,11 +277,11 @@ def _rest(work: Work, would: Would | None) -> _Asked:
 def _cost(work: Work, footprint: Footprint | None, asked: _Asked) -> Cost:
     recipe = work.spec.recipe
     times = {key: n - (key in asked.taken) for key, n in asked.kept.items()}  # how often each set is computed
-    passes = work.passes * asked.steps / step_count(work.spec.shots, recipe)
+    seen = passes(work.spec.shots, recipe, asked.steps)
     computed = sum(work.sets[key].computed * n for key, n in times.items())
     sequences = [sequence for example in work.shots.examples for sequence in example["sequences"]]
-    trained = passes * sum(len(tokens) for tokens, _ in sequences)
-    answers = passes * sum(len(target) for _, target in sequences)
+    trained = seen * sum(len(tokens) for tokens, _ in sequences)
+    answers = seen * sum(len(target) for _, target in sequences)
     arithmetic = footprint.scoring(computed) + footprint.training(trained, answers, recipe) if footprint else math.nan
     slow, fast = (arithmetic / footprint.rate / share if footprint else math.nan for share in UTILISATION)
     return Cost(

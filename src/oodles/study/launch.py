@@ -11,7 +11,7 @@ from oodles.contracts import Study
 from oodles.disk import write_json
 from oodles.model.load import model_path, require_training
 from oodles.runs.events import show_on
-from oodles.runs.progress import Progress
+from oodles.runs.progress import Progress, say
 from oodles.runs.stopping import stop_on_signals
 from oodles.store.folder import (
     RunFolder,
@@ -27,7 +27,7 @@ from oodles.store.locks import held_briefly
 from oodles.study.check import audit_grid
 from oodles.study.grid import Grid, expand, select
 from oodles.study.load import load_study
-from oodles.study.worker import How, Outcome, check_alone, run_missing, work_of
+from oodles.study.worker import How, Outcome, check_alone, run_missing
 from oodles.suite.render import render_sets
 from oodles.suite.slices import Members
 from oodles.trouble import staying
@@ -74,26 +74,38 @@ def run(
         if workers > 1:
             from oodles.study.pool import run_in_workers
 
+            say(f"study {study.name}: starting {workers} workers")
             return run_in_workers(grid, root, workers, how)
+        from oodles.study.preview import work_of
+
         with Progress(work_of(grid, root), study.name) as progress, stop_on_signals() as stop:
-            return run_missing(grid, root, how, show_on(progress), stop)
+            outcome = run_missing(grid, root, how, show_on(progress), stop)
+            if outcome.is_whole:
+                progress.finish(f"study {study.name}: all runs are done")
+            return outcome
 
 
 def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
-    """Everything that can be wrong is found before anything is written; then the folder is this study's."""
+    """Everything that can be wrong is found before anything is written; then the folder is this study's.
+
+    The slow phases are announced, so that a log does not look hung.
+    """
     check_alone()
-    require_training("oodles run")
     study = grid.study
+    ids = check_place(grid, root)
+    to_do = sum(RunFolder(root / "runs" / job.spec.name).status != "done" for job in grid.jobs)
+    say(f"study {study.name}: {to_do} of {len(grid.jobs)} runs to do in {root}; loading torch")
+    require_training("oodles run")
     for spec in {job.spec.model: job.spec for job in grid.jobs}.values():
         model_path(spec.model)  # a model that is not there is an error now, not after the first run
-    ids = check_place(grid, root)
+    say(f"study {study.name}: auditing the data")
     audit = audit_grid(grid, notes=False)
     allowed = (*study.allow, *allow)
     stop_on_errors(audit, allowed)
     members = members_of(grid)
     check_members(root, members)
     with held_briefly(root / ".study.lock"):
-        claim_folder(root, study.name, grid.suite.name, ids)
+        claim_folder(root, study.name, grid.suite.name, ids, suite_file=grid.suite.file)
         check_members(root, members)  # of what was written anew, too
         plan_runs(root, [job.spec.name for job in grid.jobs])
         mend_members(root, members)

@@ -18,7 +18,7 @@ from oodles.errors import OodlesError, StoreError
 from oodles.runs.progress import Progress, settle_streams
 from oodles.runs.stopping import Stop, stop_on_signals
 from oodles.study.grid import Grid, expand, select
-from oodles.study.worker import How, Outcome, run_missing, work_of
+from oodles.study.worker import How, Outcome, run_missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,9 @@ class _Worker:
 
 def run_in_workers(grid: Grid, root: Path, workers: int, how: How) -> Outcome:
     """All that is missing, by several processes; they find their work by its locks, as strangers would."""
+    from oodles.study.preview import work_of
+
+    work = work_of(grid, root)  # before the first lock is taken
     context = multiprocessing.get_context("spawn")
     names = tuple(job.spec.name for job in grid.jobs)
     pool: list[_Worker] = []
@@ -75,9 +78,12 @@ def run_in_workers(grid: Grid, root: Path, workers: int, how: How) -> Outcome:
             process.start()
         tell.close()
         pool.append(_Worker(process, told))
-    with Progress(work_of(grid, root), grid.study.name) as progress, stop_on_signals() as stop:
+    with Progress(work, grid.study.name) as progress, stop_on_signals() as stop:
         try:
             _listen(pool, progress, stop)
+            ended = [worker.outcome for worker in pool if worker.outcome is not None]
+            if len(ended) == len(pool) and _together(ended, root, stop.number).is_whole:
+                progress.finish(f"study {grid.study.name}: all runs are done")
         finally:
             for worker in pool:
                 worker.told.close()  # one that still tells something sees that nobody listens, and stops

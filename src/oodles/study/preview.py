@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from oodles.contracts import PlannedRun
+from oodles.contracts import SHOTS, PlannedRun
 from oodles.errors import DiskError, StoreError
-from oodles.runs.runner import lacking, same_before_training, start_of, untrained_of
+from oodles.runs.runner import lacking, same_before_training, start_of, training_work, untrained_of
 from oodles.runs.schedule import step_count
 from oodles.store.folder import RunFolder, read_scores, records_are_whole
 from oodles.store.locks import is_held, read_lock
 from oodles.study.grid import Grid
 from oodles.study.worker import How, decide
-from oodles.suite.render import rendered_hashes
+from oodles.suite.patterns import render
+from oodles.suite.render import characters, render_sets, rendered_hashes
 
 Evaluation = tuple[int, str]  # step and test set
 
@@ -47,20 +48,47 @@ def preview(grid: Grid, root: Path, how: How) -> tuple[Would, ...]:
     folders = [RunFolder(root / "runs" / job.spec.name) for job in grid.jobs]
     found: list[Would] = []
     for job, folder in zip(grid.jobs, folders, strict=True):
-        found.append(_would(job, grid, folder, how, folders, found))
+        try:
+            would = _would(job, grid, folder, how, folders, found)
+        except DiskError:
+            raise
+        except StoreError as error:
+            would = Would(run=folder.name, action="refuse", reason=str(error))
+        found.append(would)
     return tuple(found)
+
+
+def work_of(grid: Grid, root: Path) -> float:
+    """The work of what is missing now, in prompt characters scored, for the time left; 0 if that cannot be told.
+
+    Records are not read, so that damage which `--verify` would find is not counted.
+    """
+    try:
+        planned = preview(grid, root, How())
+    except (StoreError, OSError):  # told by whoever does the work
+        return 0.0
+    sizes: dict[tuple[str, str], dict[str, float]] = {}
+    work = 0.0
+    for job, would in zip(grid.jobs, planned, strict=True):
+        if not would.works:
+            continue
+        spec = job.spec
+        key = (spec.pattern.name, spec.train_set)
+        if key not in sizes:
+            sets = render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation)
+            sizes[key] = {one.prompts.name: characters(one.prompts) for one in sets}
+        own = {SHOTS: characters(render(spec.pattern, job.draw.examples, SHOTS))} if spec.evaluation.shots else {}
+        size = sizes[key] | own
+        scored = sum(size[name] for _, name in would.missing) - sum(size[name] for name in would.taken)
+        work += scored + training_work(job, would.steps)
+    return work
 
 
 def _would(
     job: PlannedRun, grid: Grid, folder: RunFolder, how: How, folders: Sequence[RunFolder], earlier: Sequence[Would]
 ) -> Would:
     name = folder.name
-    try:
-        choice, reason = decide(job, grid, folder, how)
-    except DiskError:
-        raise
-    except StoreError as error:
-        return Would(run=name, action="refuse", reason=str(error))
+    choice, reason = decide(job, grid, folder, how)
     if choice == "skip":
         return Would(run=name, action="skip")
     if choice == "failed before":

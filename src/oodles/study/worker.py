@@ -16,7 +16,6 @@ from oodles.contracts import PlannedRun
 from oodles.disk import write_json
 from oodles.errors import ConfigError, DiskError, OodlesError, StoreError, masked
 from oodles.model.load import free_memory
-from oodles.runs.schedule import schedule_of
 from oodles.runs.stopping import Stop, Stopped
 from oodles.store.folder import RunFolder, check_spec, is_damaged, keep_draw, log_line, mend_scores, sidecar
 from oodles.store.locks import release, take
@@ -38,6 +37,11 @@ class Outcome:
     held: tuple[tuple[str, str], ...] = ()  # name, and who is at it
     refused: tuple[tuple[str, str], ...] = ()  # name, and what must be mended or removed first
     stopped: int = 0  # the signal that ended it before its time
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every run is done."""
+        return not (self.failed or self.failed_before or self.held or self.refused or self.stopped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,24 +207,3 @@ def _try(
         log_line(folder, traceback.format_exc())
         return reason
     return None
-
-
-def work_of(grid: Grid, root: Path) -> float:
-    """Work of the runs that are not done, for the time left. Step 0 counts once per model: later runs take it over."""
-    from oodles.runs.runner import training_work
-    from oodles.suite.render import characters, render_sets
-
-    work, seen = 0.0, set()
-    sizes: dict[tuple[str, str], float] = {}
-    for job in grid.jobs:
-        spec = job.spec
-        if RunFolder(root / "runs" / spec.name).status == "done":
-            continue
-        key = (spec.pattern.name, spec.train_set)
-        if key not in sizes:
-            sets = render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation)
-            sizes[key] = sum(characters(r.prompts) for r in sets)
-        points = len(schedule_of(spec)) - (spec.model in seen)
-        work += points * sizes[key] + training_work(job)
-        seen.add(spec.model)
-    return work

@@ -44,8 +44,11 @@ class _File:
 
 def list_suites() -> list[str]:
     """Names of the built-in suites."""
-    folder = resources.files("oodles.suite") / "suites"
-    return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
+    return sorted(path.stem for path in _built_in().glob("*.toml"))
+
+
+def _built_in() -> Path:
+    return Path(str(resources.files("oodles.suite") / "suites"))
 
 
 def load_suite(source: str | Path | Suite, folder: str | Path = "", data: str | Path = "") -> Suite:
@@ -83,6 +86,7 @@ def load_suite(source: str | Path | Suite, folder: str | Path = "", data: str | 
         folder=str(path.parent),
         data=_data_folder(data),
         rows=file.rows,
+        file="" if path.parent == _built_in() else str(path),
     )
     _check(suite, file, path.name)
     return suite
@@ -113,7 +117,7 @@ def _find(source: str | Path, folder: Path) -> Path:
         if path.is_file():
             return path
     if str(source) in list_suites():
-        return Path(str(resources.files("oodles.suite") / "suites" / f"{source}.toml"))
+        return _built_in() / f"{source}.toml"
     raise ConfigError(f"suite '{source}': no such file or built-in suite; {nearest(str(source), list_suites())}")
 
 

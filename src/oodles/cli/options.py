@@ -1,0 +1,144 @@
+"""Options that several verbs share, and records of options that a command takes as one parameter."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from oodles.contracts import Study
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override a key of the study, e.g. --set train.epochs=5. May be repeated."
+    ),
+]
+Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", help="Folder with copies of hub data sets, <test set>/<split>.parquet; default $OODLES_DATA."
+    ),
+]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option("--allow", metavar="CODE", help="Let the study go on despite this audit error. May be repeated."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalysisOptions:
+    """How scores are analysed; None: the default of `oo.analyse`, whose keywords these are."""
+
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--method",
+            help="How in-domain scores are regressed out: gam (default), linear, probit-linear, logit-linear.",
+        ),
+    ] = None
+    within: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--within", help="pooled, run (own level per run) or separate (own fit per run); default pooled and run."
+        ),
+    ] = None
+    interval: Annotated[
+        str | None,
+        typer.Option(
+            "--interval",
+            help="jackknife (default), run-mean, bootstrap, bootstrap-percentile, naive; see docs/statistics.md.",
+        ),
+    ] = None
+    correlation: Annotated[str | None, typer.Option("--correlation", help="pearson (default) or spearman.")] = None
+    metric: Annotated[str | None, typer.Option("--metric", help="Which metric of the table; default accuracy.")] = None
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--by",
+            help="Column that makes a group; default model and train_set. May be repeated; none: one group of all"
+            " runs.",
+        ),
+    ] = None
+    unit: Annotated[str | None, typer.Option("--unit", help="Column that says what is independent; default run.")] = (
+        None
+    )
+    in_domain: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--in-domain", help="An in-domain test set, for tables without a role column. May be repeated: all of them."
+        ),
+    ] = None
+    test_sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--test-set",
+            help="Only these test sets, beside the in-domain ones; a slice such as hans/lexical_overlap is one, too."
+            " May be repeated.",
+        ),
+    ] = None
+    chance: Annotated[
+        float | None, typer.Option("--chance", help="Score of guessing in-domain; default the table's column chance.")
+    ] = None
+    shared_start: Annotated[
+        str | None,
+        typer.Option(
+            "--shared-start",
+            help="drop (default) or keep the points that are identical in several runs: the untrained model at step 0.",
+        ),
+    ] = None
+
+
+def names_of_suites(begun: str) -> list[str]:
+    """Built-in suites, for shell completion."""
+    from oodles.suite.load import list_suites
+
+    return [name for name in list_suites() if name.startswith(begun)]
+
+
+def names_of_studies(begun: str) -> list[str]:
+    """Shipped studies, for shell completion."""
+    from oodles.study.load import shipped_studies
+
+    return [name for name in shipped_studies() if name.startswith(begun)]
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that takes the fields of its parameters that are records as options of its own.
+
+    typer reads a command's signature, which is replaced here; the command itself is called with the records.
+    """
+    parameters = list(inspect.signature(command, eval_str=True).parameters.values())
+    records: dict[str, Any] = {p.name: p.annotation for p in parameters if is_dataclass(p.annotation)}
+    options = [option for p in parameters for option in (_fields(p.annotation) if p.name in records else [p])]
+
+    @functools.wraps(command)
+    def spread_out(**given: Any) -> None:
+        for name, record in records.items():
+            given[name] = record(**{field.name: given.pop(field.name) for field in fields(record)})
+        command(**given)
+
+    keywords = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options]
+    spread_out.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    spread_out.__annotations__ = {option.name: option.annotation for option in options}
+    return spread_out
+
+
+def _fields(record: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The fields of a record, as parameters of a command."""
+    return list(inspect.signature(record, eval_str=True).parameters.values())
+
+
+def study_of(study: str, override: list[str] | None, data: Path | None) -> Study:
+    """The study of this name or file, with what --set and --data change."""
+    from oodles.study.load import load_study
+
+    loaded = load_study(study, override or ())
+    return replace(loaded, data=str(data)) if data else loaded

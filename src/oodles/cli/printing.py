@@ -1,0 +1,88 @@
+"""What the command line prints: answers on stdout as text, tables or JSON; all else on stderr."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.table import Table
+
+from oodles.errors import plain
+from oodles.runs.progress import say, to_nowhere
+from oodles.terminal import PlainConsole, is_unicode
+
+NOT_IN_JSON = re.compile(
+    "[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)  # spelt out  # spelt out
+NOTED = 8  # notes that are printed
+
+
+def as_text(value: Any) -> str:
+    text = json.dumps(value, indent=2, ensure_ascii=not is_unicode(sys.stdout), default=str)
+    return NOT_IN_JSON.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def print_json(value: Any) -> None:
+    print(as_text(value))
+
+
+def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    PlainConsole(markup=False, highlight=False, width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def wide_console() -> PlainConsole:
+    """As wide as the terminal; wide enough for whole lines where there is none."""
+    return PlainConsole(width=None if sys.stdout.isatty() else 120)
+
+
+def tell(text: str) -> None:
+    """A line of the answer, on stdout."""
+    print(plain(text))
+
+
+def print_if_read(text: str, *, needed: bool = False) -> None:
+    """What was run is in its folder: a reader that has gone fails nothing, and only JSON must be written whole."""
+    try:
+        print(plain(text), flush=True)
+    except OSError as error:
+        if needed and not isinstance(error, BrokenPipeError):
+            raise
+        to_nowhere(sys.stdout)
+
+
+def note(notes: Iterable[str]) -> None:
+    """A few notes; of many only how many there are."""
+    told = list(dict.fromkeys(notes))
+    for note in told[:NOTED]:
+        say(f"note: {note}")
+    if len(told) > NOTED:
+        say(f"note: and {len(told) - NOTED} more of the kind")
+
+
+@contextmanager
+def waiting() -> Iterator[Callable[[str], None]]:
+    """What is being looked at, on one line of a terminal; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    with PlainConsole(stderr=True).status("reading the data") as status:
+        yield status.update
+
+
+@contextmanager
+def interruptible(text: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(text)
+        raise typer.Exit(130) from None

@@ -1,0 +1,171 @@
+"""oodles score: models that are trained already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from oodles.cli.options import Allow, AsJson, Data, Out, names_of_suites, spread
+from oodles.cli.printing import interruptible, print_json, tell
+from oodles.contracts import Suite
+from oodles.errors import ConfigError
+from oodles.runs.progress import say
+
+if TYPE_CHECKING:
+    from oodles.runs.checkpoints import Scored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreOptions:
+    """What is scored, on what, and where it is written."""
+
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            help="A preset, an embedded name, a folder or a hub id; may be left out for adapters that name it.",
+        ),
+    ] = None
+    adapter: Annotated[Path | None, typer.Option("--adapter", help="A LoRA adapter on top of the model.")] = None
+    checkpoints: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoints", help="A folder of checkpoint-N or step-N: adapters or whole models, one step each."
+        ),
+    ] = None
+    suite: Annotated[
+        str | None,
+        typer.Option("--suite", autocompletion=names_of_suites, help="A built-in suite or the path of a TOML."),
+    ] = None
+    in_domain: Annotated[
+        str, typer.Option("--in-domain", help="The test set that is in-domain for what the model was trained on.")
+    ] = ""
+    test_set: Annotated[
+        list[str] | None, typer.Option("--test-set", help="Only these test sets or slices. May be repeated.")
+    ] = None
+    pattern: Annotated[str, typer.Option("--pattern", help="Which pattern of the suite; default the first.")] = ""
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="A fixed sample of each OOD test set.")] = None
+    precision: Annotated[
+        str, typer.Option("--precision", help="auto (as the weights are published), fp32, bf16 or fp16.")
+    ] = "auto"
+    run: Annotated[
+        str | None, typer.Option("--run", help="Name of the run; default from the model and its folder.")
+    ] = None
+    out: Out = None
+    runs: Annotated[
+        Path | None, typer.Option("--runs", help="The folder of a finished study, to which --add-test-set adds.")
+    ] = None
+    add_test_set: Annotated[
+        list[str] | None,
+        typer.Option("--add-test-set", help="With --runs: score this set from the kept adapters. May be repeated."),
+    ] = None
+    data: Data = None
+    allow: Allow = None
+
+
+@spread
+def score(*, asked: ScoreOptions, as_json: AsJson = False) -> None:
+    """Score trained models on a suite: one model, a folder of checkpoints, or further sets for finished runs.
+
+    Writes an ordinary run folder, which analyse and report read; the same command resumes after an interruption.
+    Several models may share one --out, each as a run of its own.
+
+    Examples:
+        oodles score --model opt-125m --suite nli --in-domain mnli --out scored
+        oodles score --checkpoints trained --suite nli --in-domain snli --out scored
+        oodles score --runs runs/paper --add-test-set hans
+    """
+    if asked.runs is None:
+        _print_scored([_score_model(asked)], as_json)
+    else:
+        _print_scored(_add_test_sets(asked.runs, asked), as_json)
+
+
+def _score_model(asked: ScoreOptions) -> Scored:
+    """One run: a model, with an adapter, or its checkpoints."""
+    if asked.add_test_set:
+        raise ConfigError("oodles score: --add-test-set goes with --runs, the folder of a finished study")
+    if asked.suite is None or asked.out is None:
+        raise ConfigError(f"oodles score: {'--suite' if asked.suite is None else '--out'} is missing")
+    if asked.adapter is not None and asked.checkpoints is not None:
+        raise ConfigError("oodles score: give --adapter or --checkpoints, not both")
+    if asked.precision not in ("auto", "fp32", "bf16", "fp16"):
+        raise ConfigError(f"oodles score: --precision is '{asked.precision}', expected auto, fp32, bf16 or fp16")
+    from oodles.model.load import require_training
+
+    require_training("oodles score")
+    from oodles.contracts import Evaluation
+    from oodles.runs.checkpoints import Checkpoint, find_checkpoints, score_model
+    from oodles.suite.load import load_suite
+
+    points: tuple[Checkpoint, ...] = (Checkpoint(step=0),)
+    if asked.checkpoints is not None:
+        points = find_checkpoints(asked.checkpoints, say)
+    elif asked.adapter is not None:
+        points = (Checkpoint.at(asked.adapter),)
+    with interruptible(f"stopped; the same command goes on from what is in {asked.out}"):
+        return score_model(
+            load_suite(asked.suite, data=asked.data or ""),
+            asked.out,
+            model=asked.model or "",
+            checkpoints=points,
+            run=asked.run,
+            in_domain=asked.in_domain,
+            pattern=asked.pattern,
+            evaluation=Evaluation(test_sets=tuple(asked.test_set or ()), limit=asked.limit),
+            precision=cast(Any, asked.precision),  # one of the four, as was checked
+            allow=asked.allow or [],
+        )
+
+
+def _add_test_sets(runs: Path, asked: ScoreOptions) -> list[Scored]:
+    """Further test sets for the finished runs of a study."""
+    for name in ("model", "adapter", "checkpoints", "out", "run"):
+        if getattr(asked, name) is not None:
+            raise ConfigError(f"oodles score: --{name} does not go with --runs, which knows its models")
+    if not asked.add_test_set:
+        raise ConfigError("oodles score --runs: which test set? give --add-test-set NAME")
+    from oodles.model.load import require_training
+
+    suite = _suite_of(runs, asked)
+    require_training("oodles score")
+    from oodles.runs.checkpoints import add_test_sets
+
+    with interruptible(f"stopped; the same command goes on from what is in {runs}"):
+        return list(add_test_sets(runs, suite, asked.add_test_set, limit=asked.limit))
+
+
+def _suite_of(runs: Path, asked: ScoreOptions) -> Suite:
+    """The suite of a study's folder: as given, built in, or where the study found it."""
+    from oodles.store.folder import read_json, run_folders
+    from oodles.suite.load import list_suites, load_suite
+
+    run_folders(runs)
+    study = read_json(runs / "study.json")
+    name, file = str(study.get("suite")), study.get("suite_file")
+    source = asked.suite or (str(runs / file) if file else name)
+    if asked.suite is None and (not Path(source).is_file() if file else name not in list_suites()):
+        why = f"was read from {source}, which is not there" if file else "is not built in"
+        raise ConfigError(f"{runs}: its suite '{name}' {why}; say where its TOML is with --suite")
+    loaded = load_suite(source, data=asked.data or "")
+    if loaded.name != name:
+        raise ConfigError(f"{runs}: holds runs on suite '{name}', not '{loaded.name}'; give that suite's TOML")
+    return loaded
+
+
+def _print_scored(scored: list[Scored], as_json: bool) -> None:
+    if as_json:
+        told = [{"out": str(s.out), "run": s.run, "done": s.done, "skipped": s.skipped} for s in scored]
+        print_json([{**t, "broken": dict(s.broken)} for t, s in zip(told, scored, strict=True)])
+    else:
+        for one in scored:
+            tell(f"{one.run}: {one.done} evaluations scored, {one.skipped} there before")
+        tell(f"next: oodles analyse {scored[0].out}")
+    for one in scored:
+        for step, reason in one.broken:
+            say(f"failed: {one.run} step {step}: {reason}")
+    if any(one.broken for one in scored):
+        raise typer.Exit(1)

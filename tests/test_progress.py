@@ -1,0 +1,80 @@
+"""What a long job tells on stderr: its phases at once, its share of the work, 100 % at the end."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import oodles
+from oodles.disk import write_json
+from oodles.runs.schedule import passes
+from oodles.store.folder import RunFolder
+from oodles.study.grid import expand
+from oodles.study.load import load_study
+
+
+def percents(stderr: str) -> list[int]:
+    return [int(share) for share in re.findall(r"^\[ *(\d+)%", stderr, flags=re.MULTILINE)]
+
+
+@pytest.mark.parametrize("steps", [[], ["--set", "train.steps=3"]])
+def test_progress_ends_at_100_percent(toy_study: Path, tmp_path: Path, steps: list[str]) -> None:
+    """Also of a study that grows or resumes: what is there already is no work."""
+    out = tmp_path / "out"
+    first = oodles("run", toy_study, "--out", out, *steps, "--set", "grid.seeds=[0]")
+    assert (percents(first.stderr)[0], percents(first.stderr)[-1]) == (0, 100), first.stderr
+    grown = oodles("run", toy_study, "--out", out, *steps)
+    assert (percents(grown.stderr)[0], percents(grown.stderr)[-1]) == (0, 100), grown.stderr
+    assert "100%" not in "".join(grown.stderr.splitlines(keepends=True)[:-1])
+    last = RunFolder(out / "runs" / "tiny-llama-untrained_home_1_8")
+    lines = last.scores.read_text().splitlines(keepends=True)
+    last.scores.write_text("".join(lines[:-2]))
+    resumed = oodles("run", toy_study, "--out", out, *steps)
+    assert percents(resumed.stderr)[-1] == 100, resumed.stderr
+    again = oodles("run", toy_study, "--out", out, *steps)
+    assert percents(again.stderr) == []
+
+
+def test_a_failed_study_does_not_end_at_100_percent(toy_study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    oodles("run", toy_study, "--out", out, "--set", "grid.seeds=[0]")
+    broken = RunFolder(out / "runs" / "tiny-llama-untrained_home_1_8")
+    broken.path.mkdir(parents=True)
+    write_json(broken.failed, {"reason": "RuntimeError: no luck", "log": "log.txt"})
+    assert percents(oodles("run", toy_study, "--out", out).stderr) == []
+
+
+def test_a_redirected_run_says_at_once_what_it_does(toy_study: Path, tmp_path: Path) -> None:
+    """The first line comes before torch is loaded, one per phase after it."""
+    out = tmp_path / "out"
+    code = (
+        "import sys, oodles.model.load as load\nfrom oodles.cli import main\nrequire = load.require_training\n"
+        "def told(what):\n    sys.stderr.write(f'torch is loaded: {\"torch\" in sys.modules}\\n')\n    require(what)\n"
+        "load.require_training = told\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", str(toy_study), "--out", str(out), "--set", "grid.seeds=[0]"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.splitlines()[:4] == [
+        f"study toy: 1 of 1 runs to do in {out}; loading torch",
+        "torch is loaded: False",
+        "study toy: auditing the data",
+        "[  0%] tiny-llama-untrained_home_0_8  loading tiny-llama-untrained",
+    ]
+
+
+def test_training_work_is_counted_by_steps(toy_study: Path) -> None:
+    """A run of train.steps costs what a run of as many epochs costs, here and in the dry run."""
+    from oodles.runs.runner import training_work
+
+    by_epochs = expand(load_study(toy_study, ["train.epochs=3"])).jobs[0]
+    by_steps = expand(load_study(toy_study, ["train.epochs=99", "train.steps=6"])).jobs[0]
+    assert training_work(by_steps, 6) == training_work(by_epochs, 6) == pytest.approx(6 * training_work(by_steps, 1))
+    assert passes(8, by_steps.spec.recipe, 6) == 3
