@@ -11,7 +11,11 @@ import pytest
 from oodles.contracts import Predictions, Prompt, PromptSet
 from oodles.disk import write_json
 from oodles.errors import StoreError
-from oodles.store.folder import RunFolder, claim_folder, commit, copy_score, mend_scores, read_scores, run_folders
+from oodles.store.claim import claim_folder
+from oodles.store.commit import commit, copy_score
+from oodles.store.damage import mend_scores
+from oodles.store.folder import RunFolder, StudyFolder, run_folders
+from oodles.store.scores import read_scores
 from oodles.store.table import DamageWarning, read_records, read_runs
 
 SPEC = {
@@ -27,7 +31,7 @@ SPEC = {
 
 
 def folder_with_scores(root: Path, name: str = "r") -> RunFolder:
-    claim_folder(root, "toy", "toy")
+    claim_folder(StudyFolder(root), "toy", "toy")
     folder = RunFolder(root / "runs" / name)
     write_json(folder.spec, SPEC)
     for step in (0, 4):
@@ -74,7 +78,7 @@ def test_records_hold_every_score(tmp_path: Path) -> None:
 def test_records_come_before_their_line(tmp_path: Path) -> None:
     folder = folder_with_scores(tmp_path)
     for line in read_scores(folder):
-        assert folder.records(line["step"], line["test_set"]).is_file()
+        assert folder.records(line.step, line.test_set).is_file()
     assert not list(folder.path.rglob("*.part"))
 
 
@@ -109,7 +113,7 @@ def test_damaged_records_are_evaluated_again(tmp_path: Path) -> None:
     data[len(data) // 3] ^= 4
     path.write_bytes(data)
     assert "away.parquet: damaged; step 4, test set 'away' is evaluated again" in mend_scores(folder)[0]
-    assert (4, "away") not in {(line["step"], line["test_set"]) for line in read_scores(folder)}
+    assert (4, "away") not in {(line.step, line.test_set) for line in read_scores(folder)}
     assert len(read_scores(folder)) == 3
 
 
@@ -126,20 +130,20 @@ def test_a_copied_score_is_the_same(tmp_path: Path) -> None:
     heir = RunFolder(tmp_path / "runs" / "s")
     write_json(heir.spec, SPEC)
     for line in read_scores(donor):
-        copy_score(donor, heir, line, line["role"])
+        copy_score(donor, heir, line, line.role)
     assert heir.scores.read_bytes() == donor.scores.read_bytes()
     assert heir.records(0, "home").read_bytes() == donor.records(0, "home").read_bytes()
 
 
 def test_a_folder_of_another_study_is_refused(tmp_path: Path) -> None:
-    claim_folder(tmp_path / "a", "one", "mini")
-    claim_folder(tmp_path / "a", "one", "mini")
+    claim_folder(StudyFolder(tmp_path / "a"), "one", "mini")
+    claim_folder(StudyFolder(tmp_path / "a"), "one", "mini")
     with pytest.raises(StoreError, match="holds study 'one' on suite 'mini', not 'two' on 'mini'"):
-        claim_folder(tmp_path / "a", "two", "mini")
+        claim_folder(StudyFolder(tmp_path / "a"), "two", "mini")
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "thesis.tex").write_text("do not touch")
     with pytest.raises(StoreError, match="not empty and no oodles study"):
-        claim_folder(tmp_path / "b", "one", "mini")
+        claim_folder(StudyFolder(tmp_path / "b"), "one", "mini")
     with pytest.raises(StoreError, match=r"no study\.json"):
         run_folders(tmp_path / "b")
 
@@ -155,7 +159,7 @@ def test_status(tmp_path: Path) -> None:
 
 
 def test_no_scores_yet_says_so(tmp_path: Path) -> None:
-    claim_folder(tmp_path, "toy", "toy")
+    claim_folder(StudyFolder(tmp_path), "toy", "toy")
     with pytest.raises(StoreError, match="no scores yet"):
         read_runs(tmp_path)
 
@@ -166,7 +170,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from test_store import folder_with_scores, keep
 from oodles.errors import StoreError
-from oodles.store.folder import read_scores
+from oodles.store.scores import read_scores
 from oodles.disk import write_json
 root = Path(sys.argv[1])
 folder = folder_with_scores(root)
@@ -209,7 +213,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(tmp_path: Path)
 
 
 def test_files_state_their_schema(tmp_path: Path) -> None:
-    claim_folder(tmp_path, "toy", "toy")
+    claim_folder(StudyFolder(tmp_path), "toy", "toy")
     assert json.loads((tmp_path / "study.json").read_text())["schema"] == 1
 
 

@@ -548,7 +548,8 @@ def _dry_run(
     grid = select(expand(study), only, shots)
     status = {row["run"]: row["status"] for row in describe_status(root, [job.spec.name for job in grid.jobs])}
     require_training("oodles run --dry-run")
-    from oodles.store.folder import check_members
+    from oodles.store.folder import StudyFolder
+    from oodles.store.members import check_members
     from oodles.study.budget import (
         basis_lines,
         budget_of,
@@ -562,7 +563,7 @@ def _dry_run(
     from oodles.study.worker import How
 
     check_place(grid, root)
-    check_members(root, members_of(grid))
+    check_members(StudyFolder(root), members_of(grid))
     would = preview(grid, root, How(retry, verify))
     with _waiting() as say:
         budget = budget_of(grid, [run for run, state in status.items() if state == "done"], say, would)
@@ -572,7 +573,7 @@ def _dry_run(
     _print_table("per run, counted", *table_of_counts(budget))
     _print_table("\nper run, estimated", *table_of_estimates(budget))
     _tell("\n" + "\n".join([*sum_lines(budget), *basis_lines(budget)]))
-    if (root / "study.json").is_file() or len(status) <= LISTED:
+    if StudyFolder(root).is_study or len(status) <= LISTED:
         _print_table(f"\n{root}", ["run", "status", "would"], [[w.run, status[w.run], str(w)] for w in would])
 
 
@@ -717,11 +718,11 @@ def _add_test_sets(
     runs: Path, suite: str | None, data: Path | None, names: list[str], limit: int | None, as_json: bool
 ) -> None:
     from oodles.model.load import require_training
-    from oodles.store.folder import read_json, run_folders
+    from oodles.store.claim import suite_of
+    from oodles.store.folder import study_folder
     from oodles.suite.load import list_suites, load_suite
 
-    run_folders(runs)
-    held = str(read_json(runs / "study.json").get("suite"))
+    held = suite_of(study_folder(runs))
     if suite is None and held not in list_suites():
         raise ConfigError(f"{runs}: its suite '{held}' is not built in; say where its TOML is with --suite")
     loaded = load_suite(suite or held, data=data or "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict
 from typing import Any
 
 from oodles.contracts import PlannedRun, RunSpec, Suite
@@ -11,24 +10,19 @@ from oodles.disk import damage_of
 from oodles.errors import ModelError, StoreError
 from oodles.model.load import attach_lora, free_memory, load_model, load_tokenizer, slow_here, targets_of
 from oodles.runs.callback import EvaluationHook
-from oodles.runs.checkpoints import Checkpoint, score_missing
+from oodles.runs.checkpoints import Checkpoint, ScoringJob, score_missing
 from oodles.runs.evaluate import StepEvaluator
 from oodles.runs.events import Listener
 from oodles.runs.schedule import schedule_of
 from oodles.runs.stopping import Stop
 from oodles.runs.train import checkpoints, fine_tune, last_checkpoint
+from oodles.store.damage import check_adapter
 from oodles.store.environment import environment
-from oodles.store.folder import (
-    RunFolder,
-    begin_run,
-    check_adapter,
-    keep_members,
-    log_line,
-    read_scores,
-    read_spec,
-    sidecar,
-)
-from oodles.store.locks import held_briefly
+from oodles.store.folder import RunFolder, log_line
+from oodles.store.members import keep_members
+from oodles.store.scores import read_scores
+from oodles.store.sidecars import sidecar
+from oodles.store.spec import begin_run, read_spec
 from oodles.suite.patterns import render
 from oodles.suite.render import characters, render_sets, rendered_hashes
 
@@ -57,7 +51,7 @@ def run_one(
 def lacking(job: PlannedRun, suite: Suite, folder: RunFolder) -> set[tuple[int, str]]:
     """What of a run's evaluations is not committed: step and test set."""
     wanted = rendered_hashes(suite, job.spec, job.draw.examples)
-    held = {(line["step"], line["test_set"], line["prompts"]) for line in read_scores(folder)}
+    held = {score.key for score in read_scores(folder)}
     return {
         (step, name)
         for step in schedule_of(job.spec)
@@ -133,16 +127,23 @@ def _score_adapters(job: PlannedRun, suite: Suite, folder: RunFolder, listener: 
     """Score what a run lacks from the adapters that it kept."""
     spec = job.spec
     rendered = render_sets(suite, spec.pattern, spec.train_set, spec.evaluation, job.draw.examples)
-    begin_run(folder, spec, job.draw, environment(), adapted=read_spec(folder).get("adapted"))
-    with held_briefly(folder.root / ".study.lock"):
-        keep_members(folder, [r.members for r in rendered], spec.evaluation.test_sets)
+    begin_run(folder, spec, job.draw, environment(), adapted=read_spec(folder).adapted)
+    with folder.study.locked():
+        keep_members(folder.study, [r.members for r in rendered], spec.evaluation.test_sets)
     kept = [step for step in schedule_of(spec) if folder.adapter(step).is_dir()]
     for step in kept:
         check_adapter(folder.adapter(step))
     adapters = [Checkpoint(step=step, path=folder.adapter(step)) for step in kept]
-    found = score_missing(
-        folder, spec.model, adapters, rendered, spec.train_set, spec.evaluation, spec.recipe.precision, listener
+    scoring = ScoringJob(
+        folder=folder,
+        model=spec.model,
+        precision=spec.recipe.precision,
+        checkpoints=adapters,
+        rendered=rendered,
+        in_domain=spec.train_set,
+        evaluation=spec.evaluation,
     )
+    found = score_missing(scoring, listener)
     if found.broken:
         raise ModelError(f"step {found.broken[0][0]}: {found.broken[0][1]}")
 
@@ -158,14 +159,13 @@ def same_before_training(spec: RunSpec, earlier: list[RunFolder]) -> RunFolder |
 
     A fresh LoRA adapter adds exactly zero, so their scores at step 0 are equal to the bit and are computed once.
     """
-    wanted = (asdict(spec.model), spec.recipe.precision, spec.evaluation.batch_tokens, environment())
+    wanted = (spec.model, spec.recipe.precision, spec.evaluation.batch_tokens, environment())
     return next((folder for folder in earlier if folder.done.is_file() and _before_training(folder) == wanted), None)
 
 
 def _before_training(folder: RunFolder) -> tuple[Any, ...] | None:
     """What decides a run's scores at step 0; None if that cannot be read."""
     try:
-        told, env = read_spec(folder), sidecar(folder.env)
+        return *read_spec(folder).before_training, sidecar(folder.env)
     except StoreError:
         return None
-    return told["model"], told["recipe"]["precision"], told["evaluation"]["batch_tokens"], env

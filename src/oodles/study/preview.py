@@ -10,8 +10,10 @@ from oodles.contracts import PlannedRun
 from oodles.errors import DiskError, StoreError
 from oodles.runs.runner import lacking, same_before_training, start_of, untrained_of
 from oodles.runs.schedule import step_count
-from oodles.store.folder import RunFolder, read_scores, records_are_whole
+from oodles.store.folder import RunFolder, StudyFolder
 from oodles.store.locks import is_held, read_lock
+from oodles.store.records import records_are_whole
+from oodles.store.scores import Score, read_scores
 from oodles.study.grid import Grid
 from oodles.study.worker import How, decide
 from oodles.suite.render import rendered_hashes
@@ -44,7 +46,7 @@ class Would:
 
 def preview(grid: Grid, root: Path, how: How) -> tuple[Would, ...]:
     """Every run of a grid, as one process would go through them; a run that would be tried is taken to succeed."""
-    folders = [RunFolder(root / "runs" / job.spec.name) for job in grid.jobs]
+    folders = [StudyFolder(root).run(job.spec.name) for job in grid.jobs]
     found: list[Would] = []
     for job, folder in zip(grid.jobs, folders, strict=True):
         found.append(_would(job, grid, folder, how, folders, found))
@@ -93,11 +95,11 @@ def _taken(
         made = place < len(earlier) and earlier[place].works
         if not made and same_before_training(job.spec, [folder]) is None:
             continue
-        held = {(line["test_set"], line["prompts"]) for line in _at_start(folder)}
+        held = {(score.test_set, score.prompts) for score in _at_start(folder)}
         held |= rendered_hashes(grid.suite, other.spec, other.draw.examples).items() if made else set()
         return frozenset(name for name in wanted if (0, name) in missing and (name, wanted[name]) in held)
     return frozenset()
 
 
-def _at_start(folder: RunFolder) -> list[dict[str, object]]:
-    return [line for line in read_scores(folder) if line["step"] == 0 and records_are_whole(folder, line)]
+def _at_start(folder: RunFolder) -> list[Score]:
+    return [score for score in read_scores(folder) if score.step == 0 and records_are_whole(folder, score)]

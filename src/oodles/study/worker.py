@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Literal
 
 from oodles.contracts import PlannedRun
-from oodles.disk import write_json
-from oodles.errors import ConfigError, DiskError, OodlesError, StoreError, masked
+from oodles.errors import ConfigError, DiskError, OodlesError, StoreError
 from oodles.model.load import free_memory
 from oodles.runs.schedule import schedule_of
 from oodles.runs.stopping import Stop, Stopped
-from oodles.store.folder import RunFolder, check_spec, is_damaged, keep_draw, log_line, mend_scores, sidecar
+from oodles.store.damage import is_damaged, mend_scores
+from oodles.store.folder import RunFolder, StudyFolder, log_line
 from oodles.store.locks import release, take
+from oodles.store.outcome import fail_run
+from oodles.store.sidecars import sidecar
+from oodles.store.spec import check_spec, keep_draw
 from oodles.study.grid import Grid
 from oodles.trouble import disk_trouble, staying
 
@@ -91,7 +94,7 @@ def run_missing(grid: Grid, root: Path, how: How, listen: Callable[..., None], s
     that cannot be written to does.
     """
     tally = _Tally()
-    folders = [RunFolder(root / "runs" / job.spec.name) for job in grid.jobs]
+    folders = [StudyFolder(root).run(job.spec.name) for job in grid.jobs]
     try:
         with staying(root):
             for job, folder in zip(grid.jobs, folders, strict=True):
@@ -198,8 +201,7 @@ def _try(
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         if not isinstance(error, OodlesError):
             reason = f"{type(error).__name__}: {reason}"
-        reason = masked(reason)
-        write_json(folder.failed, {"reason": reason, "log": folder.log.name})
+        reason = fail_run(folder, reason)
         log_line(folder, traceback.format_exc())
         return reason
     return None
@@ -214,7 +216,7 @@ def work_of(grid: Grid, root: Path) -> float:
     sizes: dict[tuple[str, str], float] = {}
     for job in grid.jobs:
         spec = job.spec
-        if RunFolder(root / "runs" / spec.name).status == "done":
+        if StudyFolder(root).run(spec.name).status == "done":
             continue
         key = (spec.pattern.name, spec.train_set)
         if key not in sizes:

@@ -19,6 +19,11 @@ class Rendered:
     prompts: PromptSet
     members: Members
 
+    @property
+    def hash(self) -> str:
+        """Of the prompts."""
+        return self.members.prompts
+
 
 def render_sets(
     suite: Suite, pattern: Pattern, in_domain: str, evaluation: Evaluation, shots: Sequence[Example] = ()
@@ -44,7 +49,7 @@ def rendered_hashes(suite: Suite, spec: RunSpec, shots: Sequence[Example]) -> di
     key = content_hash([spec.pattern.identity, spec.train_set, asdict(spec.evaluation)])
     if key not in suite.hashes:
         sets = render_sets(suite, spec.pattern, spec.train_set, spec.evaluation)
-        suite.hashes[key] = {r.prompts.name: r.prompts.hash for r in sets}
+        suite.hashes[key] = {r.prompts.name: r.hash for r in sets}
     if not spec.evaluation.shots:
         return suite.hashes[key]
     return {**suite.hashes[key], SHOTS: render(spec.pattern, shots, SHOTS).hash}
