@@ -168,7 +168,7 @@ def test_an_outcome_is_not_done_while_evaluations_are_missing(
 ) -> None:
     """SIMULATED: a training that forgets to evaluate."""
     monkeypatch.setattr(runner, "_train", lambda *_: None)
-    monkeypatch.setattr(runner, "_score_adapters", lambda *_: None)
+    monkeypatch.setattr(runner, "_complete", lambda *_: None)
     outcome = run(load_study(toy_study, ONE), tmp_path / "out")
     assert not outcome.done
     assert "step 0, test set 'away' is still not evaluated, of 12 that are missing" in outcome.refused[0][1]

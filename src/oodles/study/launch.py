@@ -21,7 +21,6 @@ from oodles.study.check import audit_grid
 from oodles.study.grid import Grid, expand, select
 from oodles.study.load import load_study
 from oodles.study.worker import How, Outcome, check_alone, run_missing, work_of
-from oodles.suite.render import render_sets
 from oodles.suite.slices import Members
 from oodles.trouble import staying
 
@@ -108,5 +107,4 @@ def check_place(grid: Grid, root: Path) -> list[str]:
 def members_of(grid: Grid) -> list[Members]:
     """Who belongs to each test set that a study evaluates."""
     specs = {(job.spec.pattern.name, job.spec.train_set): job.spec for job in grid.jobs}.values()
-    rendered = [render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation) for spec in specs]
-    return [one.members for sets in rendered for one in sets]
+    return [one.members for spec in specs for one in grid.test_sets(spec)]

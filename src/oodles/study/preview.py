@@ -8,15 +8,15 @@ from pathlib import Path
 
 from oodles.contracts import PlannedRun
 from oodles.errors import DiskError, StoreError
-from oodles.runs.runner import lacking, same_before_training, start_of, untrained_of
+from oodles.runs.runner import start_of
 from oodles.runs.schedule import step_count
+from oodles.runs.todo import missing_of, same_before_training, untrained_of
 from oodles.store.folder import RunFolder, StudyFolder
 from oodles.store.locks import is_held, read_lock
 from oodles.store.records import records_are_whole
 from oodles.store.scores import Score, read_scores
 from oodles.study.grid import Grid
 from oodles.study.worker import How, decide
-from oodles.suite.render import rendered_hashes
 
 Evaluation = tuple[int, str]  # step and test set
 
@@ -58,7 +58,7 @@ def _would(
 ) -> Would:
     name = folder.name
     try:
-        choice, reason = decide(job, grid, folder, how)
+        choice, reason = decide(job.spec, grid.rendered(job), folder, how)
     except DiskError:
         raise
     except StoreError as error:
@@ -69,7 +69,7 @@ def _would(
         return Would(run=name, action="leave", reason=f"failed before ({reason}); --retry-failed tries it again")
     if is_held(folder.lock):
         return Would(run=name, action="leave", reason=f"{read_lock(folder.lock)} is at it")
-    missing = lacking(job, grid.suite, folder)
+    missing = missing_of(job.spec, grid.rendered(job), folder)
     untrained, status = untrained_of(missing, folder), folder.status
     if status == "done" and not untrained:
         return Would(run=name, action="score", missing=frozenset(missing))
@@ -88,7 +88,7 @@ def _taken(
     job: PlannedRun, grid: Grid, missing: set[Evaluation], folders: Sequence[RunFolder], earlier: Sequence[Would]
 ) -> frozenset[str]:
     """Test sets whose scores of the untrained model a run would take over: of the first run that has any by then."""
-    wanted = rendered_hashes(grid.suite, job.spec, job.draw.examples)
+    wanted = _hashes(grid, job)
     for place, (other, folder) in enumerate(zip(grid.jobs, folders, strict=True)):
         if other.spec.model != job.spec.model:
             continue
@@ -96,9 +96,13 @@ def _taken(
         if not made and same_before_training(job.spec, [folder]) is None:
             continue
         held = {(score.test_set, score.prompts) for score in _at_start(folder)}
-        held |= rendered_hashes(grid.suite, other.spec, other.draw.examples).items() if made else set()
+        held |= _hashes(grid, other).items() if made else set()
         return frozenset(name for name in wanted if (0, name) in missing and (name, wanted[name]) in held)
     return frozenset()
+
+
+def _hashes(grid: Grid, job: PlannedRun) -> dict[str, str]:
+    return {one.prompts.name: one.hash for one in grid.rendered(job)}
 
 
 def _at_start(folder: RunFolder) -> list[Score]:
