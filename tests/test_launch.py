@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -23,6 +24,7 @@ from oodles.store.table import read_records, read_runs
 from oodles.study.grid import expand
 from oodles.study.launch import run
 from oodles.study.load import load_study
+from oodles.suite import render as suite_render
 
 
 def test_a_study_gives_complete_run_folders(toy_study: Path, tmp_path: Path) -> None:
@@ -45,6 +47,20 @@ def test_a_study_gives_complete_run_folders(toy_study: Path, tmp_path: Path) -> 
     table = read_runs(tmp_path / "out")
     assert set(table[table.role == "in_domain"].test_set) == {"home"}
     assert set(table.n) == {16, 11, 14}  # the in-domain set is never sampled unless asked for
+
+
+def test_test_sets_are_rendered_once_for_a_whole_study(
+    toy_study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, rendered = suite_render.render, []
+
+    def count(pattern: Any, examples: Any, name: str, limit: int | None = None) -> Any:
+        rendered.append(name)
+        return real(pattern, examples, name, limit)
+
+    monkeypatch.setattr(suite_render, "render", count)
+    assert len(run(load_study(toy_study), tmp_path / "out").done) == 2
+    assert sorted(rendered) == ["away", "far", "home"]
 
 
 def test_two_empty_folders_give_the_same_table_and_records(toy_study: Path, tmp_path: Path) -> None:
