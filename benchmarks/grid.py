@@ -34,19 +34,23 @@ seeds = {seeds}
 
 def write_runs(root: Path, runs: int, steps: int, sets: int) -> None:
     """Run folders as a study leaves them."""
-    from oodles.store.folder import RunFolder, claim_folder, written
+    from oodles.contracts import Role
+    from oodles.store.claim import claim_folder
+    from oodles.store.folder import StudyFolder
+    from oodles.store.scores import Score
 
-    claim_folder(root, "toy", "toy")
+    study = StudyFolder(root)
+    claim_folder(study, "toy", "toy")
     for number in range(runs):
-        folder = RunFolder(root / "runs" / f"m_s0_{number}_8")
+        folder = study.run(f"m_s0_{number}_8")
         folder.path.mkdir(parents=True)
         folder.spec.write_text(json.dumps({**ABOUT, "seed": number, "data_seed": number, "run_id": None}))
         lines = []
         for step in range(steps):
             for one in range(sets):
-                where = {"step": step, "test_set": f"s{one}", "role": "ood" if one else "in_domain", "n": 100}
+                role: Role = "ood" if one else "in_domain"
                 values = {**METRICS, "accuracy": (number + step + one) % 100 / 100}
-                lines.append(written({**where, "limit": None, "prompts": "x", "shortened": 0, "metrics": values}))
+                lines.append(Score(step, f"s{one}", role, 100, None, "x", 0, None, values).line)
         folder.scores.write_text("".join(lines))
         folder.done.write_text('{"seconds": 10}')
 

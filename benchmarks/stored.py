@@ -34,8 +34,12 @@ from oodles.contracts import (
     role_of,
 )
 from oodles.disk import write_json
+from oodles.store.claim import claim_folder, plan_runs
+from oodles.store.commit import commit
 from oodles.store.environment import environment
-from oodles.store.folder import RunFolder, begin_run, claim_folder, commit, keep_members, plan_runs
+from oodles.store.folder import StudyFolder
+from oodles.store.members import keep_members
+from oodles.store.spec import begin_run
 from oodles.suite.slices import Members
 
 SETS = {
@@ -57,14 +61,14 @@ def write_study(root: Path, models: int = MODELS, seeds: int = SEEDS, steps: int
     draw = np.random.default_rng(0)
     sets = {name: _prompts(name, max(4, int(n * scale) // 2 * 2)) for name, n in SETS.items()}
     luck = {name: draw.normal(size=len(prompts)) for name, (prompts, _) in sets.items()}
-    claim_folder(root, "stored", "nli")
+    claim_folder(StudyFolder(root), "stored", "nli")
     records = 0
     for model in range(models):
         for train_set in ("snli", "mnli"):
             for seed in range(seeds):
-                folder = RunFolder(root / "runs" / f"m{model}_{train_set}_{seed}_64")
+                folder = StudyFolder(root).run(f"m{model}_{train_set}_{seed}_64")
                 begin_run(folder, _spec(folder.name, model, train_set, seed), _draw(train_set, seed), environment())
-                keep_members(folder, [members for _, members in sets.values()])
+                keep_members(folder.study, [members for _, members in sets.values()])
                 for step in range(steps):
                     skill, drift = 0.1 * step + 0.1 * draw.normal(), 0.3 * draw.normal()
                     for name, (prompts, _) in sets.items():
@@ -72,7 +76,7 @@ def write_study(root: Path, models: int = MODELS, seeds: int = SEEDS, steps: int
                         commit(folder, step, prompts, made, role_of(name, train_set))
                         records += len(prompts)
                 write_json(folder.done, {"seconds": 1})
-    plan_runs(root, [path.name for path in sorted((root / "runs").iterdir())])
+    plan_runs(StudyFolder(root), StudyFolder(root).run_names)
     return records
 
 

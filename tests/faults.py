@@ -595,7 +595,9 @@ class Campaign:
 
     def committed(self, root: Path) -> Committed:
         """What is committed in a study's folder; says what is doubled."""
-        from oodles.store.folder import RunFolder, records_are_whole, scan_scores
+        from oodles.store.folder import RunFolder
+        from oodles.store.records import records_are_whole
+        from oodles.store.scores import scan_scores
 
         now: Committed = {}
         for path in found(root / "runs", "*"):
@@ -603,10 +605,10 @@ class Campaign:
             keys = [tuple(line.split(b'"role"')[0].split(b", ")) for line in lines if line.endswith(b"}")]
             if len(keys) != len(set(keys)):
                 self.fault(f"doubled: {path.name}")
-            for line in scan_scores(RunFolder(path)).lines:
+            for line in scan_scores(RunFolder(path)).scores:
                 if not records_are_whole(RunFolder(path), line):
                     continue  # damaged by a fault, and not made anew yet
-                now[path.name, line["step"], line["test_set"]] = json.dumps(line["metrics"], sort_keys=True)
+                now[path.name, line.step, line.test_set] = json.dumps(line.metrics, sort_keys=True)
         return now
 
     def check(self, root: Path, before: Committed, damaged: Damaged) -> Committed:

@@ -417,10 +417,13 @@ def base_runs(folder: Path) -> None:
 
     from oodles.contracts import Predictions, Prompt, PromptSet
     from oodles.disk import write_json
-    from oodles.store.folder import RunFolder, claim_folder, commit, keep_members, plan_runs
+    from oodles.store.claim import claim_folder, plan_runs
+    from oodles.store.commit import commit
+    from oodles.store.folder import RunFolder, StudyFolder
+    from oodles.store.members import keep_members
     from oodles.suite.slices import Members
 
-    claim_folder(folder, "toy", "toy")
+    claim_folder(StudyFolder(folder), "toy", "toy")
     draws = np.random.default_rng(0)
     for number in range(2):
         run = RunFolder(folder / "runs" / f"m_home_{number}_8")
@@ -456,13 +459,13 @@ def base_runs(folder: Path) -> None:
             member = Members(
                 test_set=name, prompts=prompts.hash, ids=ids, gold=tuple(map(int, gold)), columns=cells, key="q, all"
             )
-            keep_members(run, [member], ["a/u"] if name == "a" else [])
+            keep_members(run.study, [member], ["a/u"] if name == "a" else [])
             for step in (0, 4):
                 scores = draws.normal(size=(12, 2))
                 found = Predictions(test_set=name, answers=prompts.answers, ids=ids, scores=scores, gold=gold)
                 commit(run, step, prompts, found, "in_domain" if name == "home" else "ood")
         write_json(run.done, {"schema": 1, "last_step": 4, "seconds": 3.0})
-    plan_runs(folder, [f"m_home_{n}_8" for n in range(3)])
+    plan_runs(StudyFolder(folder), [f"m_home_{n}_8" for n in range(3)])
     write_json(
         folder / "audit.json",
         {"findings": [{"severity": "error", "code": "x", "where": "a", "text": "t"}], "allowed": ["x"]},

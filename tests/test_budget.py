@@ -24,7 +24,8 @@ from oodles.model.load import attach_lora, load_tokenizer
 from oodles.model.tokens import start_tokens
 from oodles.runs import callback
 from oodles.runs.train import Candidates
-from oodles.store.folder import RunFolder, read_scores, run_folders
+from oodles.store.folder import RunFolder, run_folders
+from oodles.store.scores import read_scores
 from oodles.study.budget import Budget, budget_of, describe_budget, in_units, rows, total
 from oodles.study.footprint import Shapes, draw_footprint, scoring_bytes, training_bytes
 from oodles.study.grid import expand
@@ -60,13 +61,11 @@ def test_counts_are_those_of_the_run(toy_study: Path, tmp_path: Path, scored: li
     for told, job in zip(budget.runs, grid.jobs, strict=True):
         folder = RunFolder(tmp_path / "out" / "runs" / told.run)
         lines = read_scores(folder)
-        assert told.cost.steps == max(line["step"] for line in lines) == 3 * (told.group[-1] // 4)
+        assert told.cost.steps == max(line.step for line in lines) == 3 * (told.group[-1] // 4)
         assert told.cost.evaluations + told.cost.taken_over == len(lines)
-        scored_here = [
-            line for line in lines if line["step"] or line["test_set"] == "shots" or not told.cost.taken_over
-        ]
+        scored_here = [line for line in lines if line.step or line.test_set == "shots" or not told.cost.taken_over]
         assert told.cost.evaluations == len(scored_here)
-        assert told.cost.prompts == sum(line["n"] for line in scored_here)
+        assert told.cost.prompts == sum(line.n for line in scored_here)
         assert told.cost.training_tokens == 3 * plain_tokens(job)
         kept = sum(file.stat().st_size for file in folder.path.rglob("*") if file.is_file())
         assert told.cost.disk == pytest.approx(kept, rel=0.25)
@@ -293,7 +292,7 @@ def test_the_dry_run_of_a_grown_study_is_what_the_run_does(toy_study: Path, tmp_
         assert "left to run: 0 runs, 0 steps, 0 evaluations" in again
         assert all(line.strip().endswith("skip") for line in again.splitlines()[-len(told["runs"]) :])
     scores = [line for folder in run_folders(out) for line in read_scores(folder)]
-    assert {line["n"] for line in scores if line["test_set"] == "away"} == {6}  # the newest count, though fewer
+    assert {line.n for line in scores if line.test_set == "away"} == {6}  # the newest count, though fewer
 
 
 LATE = """[[test_sets]]

@@ -14,7 +14,8 @@ from transformers.trainer_utils import SaveStrategy
 from oodles.errors import ConfigError, ModelError, StoreError
 from oodles.model.embedded import tiny_tokenizer
 from oodles.runs.callback import OODCallback
-from oodles.store.folder import claim_folder, run_folders
+from oodles.store.claim import claim_folder
+from oodles.store.folder import StudyFolder, run_folders
 from oodles.store.table import read_records, read_runs
 from test_scoring import tiny
 
@@ -101,7 +102,7 @@ def test_runs_and_studies_of_others_are_not_touched(tmp_path: Path, toy_suite: P
     their_trainer(tmp_path / "a", [callback], tokenizer).train()
     with pytest.raises(StoreError, match="a run of this name is done"):
         OODCallback(suite=toy_suite, in_domain="home", run="r", out=tmp_path / "s")
-    claim_folder(tmp_path / "study", "study", "toy")
+    claim_folder(StudyFolder(tmp_path / "study"), "study", "toy")
     with pytest.raises(StoreError, match="holds study 'study'"):
         OODCallback(suite=toy_suite, in_domain="home", run="r", out=tmp_path / "study")
 

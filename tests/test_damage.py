@@ -19,8 +19,11 @@ from oodles.disk import damage_of, put, put_folder
 from oodles.errors import StoreError
 from oodles.runs import runner
 from oodles.runs.train import checkpoints, last_checkpoint
-from oodles.store import folder as store
-from oodles.store.folder import RunFolder, mend_scores, read_json, read_scores, read_spec, run_folders
+from oodles.store.damage import mend_scores
+from oodles.store.folder import RunFolder, run_folders
+from oodles.store.scores import read_scores, scan_scores
+from oodles.store.sidecars import read_json
+from oodles.store.spec import read_spec
 from oodles.store.table import read_runs
 from oodles.study.launch import run
 from oodles.study.load import load_study
@@ -165,7 +168,7 @@ def test_an_outcome_is_not_done_while_evaluations_are_missing(
 ) -> None:
     """SIMULATED: a training that forgets to evaluate."""
     monkeypatch.setattr(runner, "_train", lambda *_: None)
-    monkeypatch.setattr(runner, "_score_adapters", lambda *_: None)
+    monkeypatch.setattr(runner, "_complete", lambda *_: None)
     outcome = run(load_study(toy_study, ONE), tmp_path / "out")
     assert not outcome.done
     assert "step 0, test set 'away' is still not evaluated, of 12 that are missing" in outcome.refused[0][1]
@@ -204,7 +207,7 @@ def test_what_may_be_deleted_stops_nothing(toy_study: Path, tmp_path: Path) -> N
     folder.env.unlink()
     assert oodles("report", out, "--out", tmp_path / "report.html").returncode == 0
     assert len(run(load_study(toy_study, ["eval.steps=[1, 2, 3]"]), out).done) == 2
-    assert {line["step"] for line in read_scores(folder)} == {0, 1, 2, 3, 4}
+    assert {line.step for line in read_scores(folder)} == {0, 1, 2, 3, 4}
     assert oodles("run", toy_study, "--out", out, "--set", "eval.steps=[1, 2, 3]", "--verify").returncode == 0
     run(load_study(toy_study, ["eval.steps=[1, 2, 3]"]), tmp_path / "new")
     same(out, tmp_path / "new")
@@ -338,13 +341,13 @@ def test_a_line_after_a_torn_one_stands_alone(tmp_path: Path) -> None:
     whole = folder.scores.read_bytes()
     folder.scores.write_bytes(whole[:-20])
     keep(folder, 8, "home")
-    assert [(line["step"], line["test_set"]) for line in read_scores(folder)][-1] == (8, "home")
-    assert len(store.scan_scores(folder).lines) == 4
-    assert store.scan_scores(folder).lost == []
+    assert [(line.step, line.test_set) for line in read_scores(folder)][-1] == (8, "home")
+    assert len(scan_scores(folder).scores) == 4
+    assert scan_scores(folder).lost == []
     folder.scores.write_bytes(whole[:-1])  # only its end is missing: it counted, and counts
     keep(folder, 8, "home")
-    assert len(store.scan_scores(folder).lines) == 5
-    assert store.scan_scores(folder).lost == []
+    assert len(scan_scores(folder).scores) == 5
+    assert scan_scores(folder).lost == []
 
 
 def test_a_name_is_on_the_disk_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from conftest import oodles
 from oodles.model.embedded import tiny_tokenizer
-from oodles.store.folder import read_json, run_folders
+from oodles.store.folder import run_folders
+from oodles.store.sidecars import read_json
 from oodles.store.table import read_runs
 from test_scoring import ARCHITECTURES, tiny
 

@@ -23,7 +23,9 @@ from oodles.disk import write_json
 from oodles.errors import ConfigError, StoreError
 from oodles.runs import runner
 from oodles.store.archive import pack
-from oodles.store.folder import RunFolder, read_json, read_scores, read_spec, run_folders
+from oodles.store.folder import RunFolder, run_folders
+from oodles.store.scores import read_scores
+from oodles.store.sidecars import read_json
 from oodles.store.table import read_records, read_runs
 from oodles.study.grid import expand, select
 from oodles.study.launch import run
@@ -86,7 +88,7 @@ def test_a_folder_of_an_older_version_is_read_but_not_grown(toy_study: Path, tmp
     out = tmp_path / "out"
     run(load_study(toy_study, ["grid.seeds=[0]"]), out)
     folder = run_folders(out)[0]
-    told = read_spec(folder)
+    told = read_json(folder.spec)
     write_json(folder.spec, {**told, "run_id": told["run_id"].replace("3-", "2-", 1)})  # which had no hash of it all
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     for command in (["run", toy_study], ["run", toy_study, "--dry-run"], ["run", toy_study, "--only", "*_1_8"]):
@@ -110,7 +112,7 @@ def test_more_steps_are_trained_again_and_only_they_are_evaluated(toy_study: Pat
     assert outcome.done == tuple(NAMES)
     for folder in run_folders(tmp_path / "out"):
         assert folder.scores.read_text().startswith(before[folder.name])  # nothing that was committed is touched
-        assert {line["step"] for line in read_scores(folder)} == {0, 1, 2, 3, 4}
+        assert {line.step for line in read_scores(folder)} == {0, 1, 2, 3, 4}
         assert "trained again" in folder.log.read_text()
     run(load_study(toy_study, ["eval.steps=[1, 2, 3]"]), tmp_path / "new")
     same(tmp_path / "out", tmp_path / "new")
@@ -179,7 +181,7 @@ def test_a_kept_checkpoint_does_not_hide_new_steps(toy_study: Path, tmp_path: Pa
     run(load_study(toy_study, keep), tmp_path / "out")
     assert run(load_study(toy_study, [*keep, "eval.steps=[1, 2, 3]"]), tmp_path / "out").done == (NAMES[0],)
     folder = run_folders(tmp_path / "out")[0]
-    assert {line["step"] for line in read_scores(folder)} == {0, 1, 2, 3, 4}
+    assert {line.step for line in read_scores(folder)} == {0, 1, 2, 3, 4}
     assert not folder.superseded.exists()
     run(load_study(toy_study, [*keep, "eval.steps=[1, 2, 3]"]), tmp_path / "new")
     shutil.rmtree(folder.checkpoints)

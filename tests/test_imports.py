@@ -176,6 +176,18 @@ def test_no_import_breaks_the_table() -> None:
     assert not broken
 
 
+def test_one_module_scores_and_commits() -> None:
+    """Training, checkpoints, kept adapters and loops of one's own share it."""
+    for name in ("commit", "predict"):
+        users = [
+            module
+            for module, path in modules().items()
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+        ]
+        assert set(users) == {"runs.evaluate"}, name
+
+
 def test_imports_have_no_cycle() -> None:
     graph = {name: imports_of(path) - {name} for name, path in modules().items() if not name.endswith("__init__")}
     graph = {name: needs & graph.keys() for name, needs in graph.items()}

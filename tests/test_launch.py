@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,11 +17,14 @@ import pytest
 from conftest import oodles, write_rows
 from oodles.errors import ConfigError, ModelError, StoreError
 from oodles.runs.schedule import schedule_of
-from oodles.store.folder import RunFolder, read_json, read_scores, run_folders
+from oodles.store.folder import RunFolder, run_folders
+from oodles.store.scores import read_scores
+from oodles.store.sidecars import read_json
 from oodles.store.table import read_records, read_runs
 from oodles.study.grid import expand
 from oodles.study.launch import run
 from oodles.study.load import load_study
+from oodles.suite import render as suite_render
 
 
 def test_a_study_gives_complete_run_folders(toy_study: Path, tmp_path: Path) -> None:
@@ -29,9 +33,9 @@ def test_a_study_gives_complete_run_folders(toy_study: Path, tmp_path: Path) -> 
     assert not outcome.failed
     for folder in run_folders(tmp_path / "out"):
         assert folder.status == "done"
-        steps = {line["step"] for line in read_scores(folder)}
+        steps = {line.step for line in read_scores(folder)}
         assert steps == {0, 1, 2, 4}
-        assert {line["test_set"] for line in read_scores(folder)} == {"home", "away", "far"}
+        assert {line.test_set for line in read_scores(folder)} == {"home", "away", "far"}
         assert {p.name for p in (folder.path / "adapters").iterdir()} == {"0", "1", "2", "4"}
         assert (folder.adapter(4) / "adapter_model.safetensors").is_file()
         assert len(read_json(folder.draw)["ids"]) == 8
@@ -43,6 +47,20 @@ def test_a_study_gives_complete_run_folders(toy_study: Path, tmp_path: Path) -> 
     table = read_runs(tmp_path / "out")
     assert set(table[table.role == "in_domain"].test_set) == {"home"}
     assert set(table.n) == {16, 11, 14}  # the in-domain set is never sampled unless asked for
+
+
+def test_test_sets_are_rendered_once_for_a_whole_study(
+    toy_study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, rendered = suite_render.render, []
+
+    def count(pattern: Any, examples: Any, name: str, limit: int | None = None) -> Any:
+        rendered.append(name)
+        return real(pattern, examples, name, limit)
+
+    monkeypatch.setattr(suite_render, "render", count)
+    assert len(run(load_study(toy_study), tmp_path / "out").done) == 2
+    assert sorted(rendered) == ["away", "far", "home"]
 
 
 def test_two_empty_folders_give_the_same_table_and_records(toy_study: Path, tmp_path: Path) -> None:
@@ -60,8 +78,8 @@ def test_step_0_is_computed_once_and_equals_computing_it_again(toy_study: Path, 
     copied, computed = (RunFolder(tmp_path / root / "runs" / name) for root in ("both", "one"))
     for line in read_scores(computed):
         assert (
-            copied.records(line["step"], line["test_set"]).read_bytes()
-            == computed.records(line["step"], line["test_set"]).read_bytes()
+            copied.records(line.step, line.test_set).read_bytes()
+            == computed.records(line.step, line.test_set).read_bytes()
         )
     assert read_scores(copied) == read_scores(computed)
 

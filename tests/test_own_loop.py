@@ -13,7 +13,8 @@ import torch
 import oodles as oo
 from oodles.errors import ConfigError, ModelError, StoreError
 from oodles.model.embedded import tiny_tokenizer
-from oodles.store.folder import read_scores, run_folders
+from oodles.store.folder import run_folders
+from oodles.store.scores import read_scores
 from test_scoring import tiny
 
 STEPS = (0, 2, 4)
@@ -68,7 +69,7 @@ def test_at_returns_what_it_commits(tmp_path: Path, toy_suite: Path) -> None:
     ours = evaluator(toy_suite, tmp_path / "s")
     values = ours.at(model, 0)
     assert model.training
-    lines = {line["test_set"]: line["metrics"] for line in read_scores(ours.folder)}
+    lines = {line.test_set: line.metrics for line in read_scores(ours.folder)}
     assert values == lines
     assert ours.scored == 3
     assert ours.at(model, 0) == values
@@ -84,7 +85,7 @@ def test_an_interrupted_loop_resumes_and_its_old_branch_is_set_aside(tmp_path: P
         evaluator(toy_suite, tmp_path / "s").at(model, 0)
     again = evaluator(toy_suite, tmp_path / "s")
     again.at(model, 2)
-    assert {line["step"] for line in read_scores(again.folder)} == {0, 2}
+    assert {line.step for line in read_scores(again.folder)} == {0, 2}
     assert again.scored == 3  # step 2 itself belongs to the branch that is trained again
     assert again.folder.superseded.read_text().count("\n") == 6
 

@@ -10,7 +10,8 @@ import pytest
 from conftest import missing, oodles
 from oodles.contracts import Recipe
 from oodles.model.embedded import is_fetched
-from oodles.store.folder import run_folders, scan_scores
+from oodles.store.folder import run_folders
+from oodles.store.scores import scan_scores
 
 ROOT = Path(__file__).parent.parent
 STUDY = """
@@ -45,7 +46,7 @@ def test_real_shots_are_learnt_by_the_default_recipe(real_data: Path, tmp_path: 
     done = oodles("run", tmp_path / "study.toml", "--data", real_data, "--out", tmp_path / "out", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["done"] == ["smollm2-135m-q4_snli_0_32"]
-    lines = scan_scores(run_folders(tmp_path / "out")[0]).lines
-    last = max(line["step"] for line in lines)
-    found = {line["test_set"]: line["metrics"]["accuracy"] for line in lines if line["step"] == last}
+    lines = scan_scores(run_folders(tmp_path / "out")[0]).scores
+    last = max(line.step for line in lines)
+    found = {line.test_set: line.metrics["accuracy"] for line in lines if line.step == last}
     assert found["shots"] >= 0.95

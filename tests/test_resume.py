@@ -21,7 +21,9 @@ from oodles.contracts import Lora, Recipe, Seeds
 from oodles.model.load import attach_lora
 from oodles.runs import runner
 from oodles.runs.train import checkpoints, fine_tune, last_checkpoint
-from oodles.store.folder import RunFolder, read_json, read_scores, run_folders
+from oodles.store.folder import RunFolder, run_folders
+from oodles.store.scores import read_scores
+from oodles.store.sidecars import read_json
 from oodles.store.table import read_records, read_runs
 from oodles.study.launch import run
 from oodles.study.load import load_study
@@ -51,7 +53,7 @@ def same(a: Path, b: Path, adapters: bool = True) -> None:
         assert first.equals(second)
     for one, other in zip(run_folders(a), run_folders(b), strict=True):
         assert one.status == other.status == "done"
-        for step in {line["step"] for line in read_scores(one) if adapters}:
+        for step in {line.step for line in read_scores(one) if adapters}:
             name = "adapter_model.safetensors"
             assert (one.adapter(step) / name).read_bytes() == (other.adapter(step) / name).read_bytes()
         assert not one.checkpoints.exists()

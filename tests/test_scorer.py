@@ -24,7 +24,8 @@ from oodles.model.load import load_model, load_tokenizer, resolve_model
 from oodles.runs import checkpoints as scorer
 from oodles.runs.checkpoints import find_checkpoints
 from oodles.store.facts import describe_runs
-from oodles.store.folder import RunFolder, read_scores
+from oodles.store.folder import RunFolder
+from oodles.store.scores import read_scores
 from oodles.store.table import read_records, read_runs
 from oodles.suite.load import load_suite
 
@@ -91,7 +92,7 @@ def test_checkpoints_become_a_trajectory(trained: Path, tmp_path: Path) -> None:
     name = f"{TINY}_home_0_8"
     source = RunFolder(trained / "four" / "runs" / name)
     training = tmp_path / "training"
-    for step in sorted({line["step"] for line in read_scores(source)}):
+    for step in sorted({line.step for line in read_scores(source)}):
         shutil.copytree(source.adapter(step), training / f"checkpoint-{step}")
     out = tmp_path / "out"
     arguments = ["score", "--model", TINY, "--checkpoints", training, "--suite", trained / "suite.toml"]
@@ -108,7 +109,7 @@ def test_checkpoints_become_a_trajectory(trained: Path, tmp_path: Path) -> None:
 
 def test_a_broken_adapter_among_good_ones_is_named_and_the_others_are_scored(trained: Path, tmp_path: Path) -> None:
     source = RunFolder(trained / "four" / "runs" / f"{TINY}_home_0_8")
-    training, steps = tmp_path / "training", sorted({line["step"] for line in read_scores(source)})
+    training, steps = tmp_path / "training", sorted({line.step for line in read_scores(source)})
     for step in steps:
         shutil.copytree(source.adapter(step), training / f"checkpoint-{step}")
     torn = training / f"checkpoint-{steps[0]}" / "adapter_model.safetensors"
@@ -130,7 +131,7 @@ def test_a_broken_adapter_among_good_ones_is_named_and_the_others_are_scored(tra
 def test_one_adapter_by_its_folder(trained: Path, tmp_path: Path) -> None:
     name = f"{TINY}_home_0_8"
     source = RunFolder(trained / "four" / "runs" / name)
-    last = max(line["step"] for line in read_scores(source))
+    last = max(line.step for line in read_scores(source))
     out = tmp_path / "out"
     arguments = ["--adapter", source.adapter(last), "--suite", trained / "suite.toml", "--test-set", "away/u"]
     done = oodles("score", "--model", TINY, *arguments, "--test-set", "far", "--out", out, "--json")
@@ -173,7 +174,7 @@ def test_a_killed_scorer_goes_on_and_gives_the_same(trained: Path, tmp_path: Pat
     name = f"{TINY}_home_0_8"
     source = RunFolder(trained / "four" / "runs" / name)
     training, out = tmp_path / "training", tmp_path / "out"
-    for step in sorted({line["step"] for line in read_scores(source)}):
+    for step in sorted({line.step for line in read_scores(source)}):
         shutil.copytree(source.adapter(step), training / f"step-{step}")
     arguments = ["score", "--model", TINY, "--checkpoints", str(training), "--suite", str(trained / "suite.toml")]
     arguments += ["--in-domain", "home", "--run", name, "--out", str(out)]
@@ -402,7 +403,7 @@ def test_bad_input_is_one_line_and_exit_2(arguments: list[str], message: str, tr
 def test_records_are_small(trained: Path, tmp_path: Path) -> None:
     """Bytes per example and step: an id by its difference, two scores, one bit."""
     from oodles.contracts import Predictions, Prompt, PromptSet
-    from oodles.store.folder import commit
+    from oodles.store.commit import commit
 
     n = 30_000
     scores = np.random.default_rng(0).normal(size=(n, 2)).astype(np.float32).astype(np.float64)

@@ -11,8 +11,9 @@ import pytest
 from conftest import STUDY, oodles
 from oodles.disk import write_json
 from oodles.errors import StoreError
-from oodles.store.folder import RunFolder, read_json, sidecar
+from oodles.store.folder import RunFolder
 from oodles.store.locks import read_lock
+from oodles.store.sidecars import read_json, sidecar
 from oodles.study.launch import run
 from oodles.study.load import load_study
 

@@ -52,6 +52,15 @@ class Example:
     label: str  # by its name, where the suite names labels; else as the data spells it
     answer: int  # index of the right answer in the pattern's answers
     slices: Mapping[str, str] = field(default_factory=dict)
+    _content: str = field(default="", init=False, compare=False, repr=False)
+
+    @property
+    def content(self) -> str:
+        """As a part of its draw's hash; made once, for an example is in many draws of a grid."""
+        if not self._content:
+            made = _as_text([self.id, dict(self.fields), self.label, self.answer])
+            object.__setattr__(self, "_content", made)
+        return self._content
 
 
 PatternText = str | Callable[[Mapping[str, str]], str]  # "{premise} ...", or a function of the fields
@@ -147,7 +156,6 @@ class Suite:
     data: str = ""  # a folder with copies of hub data sets, <test set>/<split>.parquet
     rows: str = ""  # file with a hash of every row, see pins.py
     file: str = field(default="", compare=False, repr=False)  # its TOML, if it is neither built in nor made in Python
-    hashes: dict[str, dict[str, str]] = field(default_factory=dict, compare=False, repr=False)  # of rendered sets
 
     def with_pattern(
         self,
@@ -174,7 +182,7 @@ class Suite:
             raise ConfigError(f"with_pattern: answers is the text {answers!r}, expected several, e.g. (' Yes', ' No')")
         new = Pattern(name=name, text=text, answers=tuple(answers), truncate=truncate, max_tokens=max_tokens, chat=chat)
         patterns = {name: new, **{k: p for k, p in self.patterns.items() if k != name}}
-        return replace(self, hashes={}, patterns=patterns, file="")
+        return replace(self, patterns=patterns, file="")
 
     def __str__(self) -> str:
         sets = ", ".join(self.test_sets)
@@ -359,18 +367,6 @@ def run_id_of(told: Mapping[str, Any]) -> str:
     )
 
 
-_TOLD: dict[int, tuple[Example, str]] = {}  # an example is in many draws of a grid
-
-
-def _told(example: Example) -> str:
-    """An example as a part of its draw's hash."""
-    kept = _TOLD.get(id(example))
-    if kept is None or kept[0] is not example:
-        told = _as_text([example.id, dict(example.fields), example.label, example.answer])
-        kept = _TOLD[id(example)] = (example, told)
-    return kept[1]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
     """The shots of a run: stored with it, not derived again."""
@@ -382,7 +378,7 @@ class Draw:
 
     @property
     def hash(self) -> str:
-        return _hash_text(f"[{','.join(map(_told, self.examples))}]")
+        return _hash_text(f"[{','.join(example.content for example in self.examples)}]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -23,6 +23,7 @@ from oodles.stats.longtable import pick_sets, read_table
 from oodles.stats.outcomes import Examples
 from oodles.store.archive import is_packed, opened
 from oodles.store.facts import describe_runs
+from oodles.store.folder import StudyFolder
 from oodles.store.table import DamageWarning, read_runs
 
 ANEW = "analysed again from the results' table, without per-example records"
@@ -67,7 +68,7 @@ def analyse(
     if is_packed(path):
         with opened(path) as unpacked:
             return _of_study(unpacked, test_sets, given)
-    if (path / "study.json").is_file():
+    if StudyFolder(path).is_study:
         return _of_study(path, test_sets, given)
     if (path / SUMMARY).is_file():
         return _of_results(path, test_sets, given)

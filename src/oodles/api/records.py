@@ -12,6 +12,7 @@ import numpy as np
 from oodles.stats.outcomes import Outcomes, checked_outcomes
 from oodles.stats.series import Series
 from oodles.store.folder import RunFolder
+from oodles.store.scores import Score
 from oodles.store.table import Layout, Notes, Wanted, committed_runs, read_record
 
 
@@ -20,7 +21,7 @@ class _Kept:
     """The records of one evaluation, or of a slice of it."""
 
     folder: RunFolder
-    line: Mapping[str, Any]
+    score: Score
     inside: Any  # array, or None for the whole set
 
 
@@ -47,12 +48,12 @@ class StoredRecords:
         wanted, notes = Wanted.read(Path(root), test_sets), Notes()
         kept: dict[str, dict[tuple[str, float], _Kept]] = {}
         for run, _, scores in committed_runs(Path(root), notes):
-            for line in scores.lines:
-                place = (run.name, float(line["step"]))
-                if wanted.whole(line):
-                    kept.setdefault(line["test_set"], {})[place] = _Kept(run, line, None)
-                for one, inside, _ in wanted.slices_of(line):
-                    kept.setdefault(one.name, {})[place] = _Kept(run, line, inside)
+            for score in scores.scores:
+                place = (run.name, float(score.step))
+                if wanted.whole(score):
+                    kept.setdefault(score.test_set, {})[place] = _Kept(run, score, None)
+                for one, inside, _ in wanted.slices_of(score):
+                    kept.setdefault(one.name, {})[place] = _Kept(run, score, inside)
         return cls(wanted, kept, notes)
 
     def outcomes(self, series: Series, name: str, values: Any, /) -> tuple[Outcomes | None, str]:
@@ -76,18 +77,18 @@ class StoredRecords:
 
     def _layout(self, one: _Kept) -> Layout:
         def ids() -> Iterable[str]:
-            frame = read_record(one.folder, one.line, self.notes, ["example"])
+            frame = read_record(one.folder, one.score, self.notes, ["example"])
             return () if frame is None else frame["example"]
 
-        return self.wanted.layout(one.line, one.inside, ids)
+        return self.wanted.layout(one.score, one.inside, ids)
 
     def _correct(self, one: _Kept) -> Any:
         """Who was right, as an array of 0 and 1; None, and a note, where the records are damaged."""
-        key = (one.folder.name, one.line["step"], one.line["test_set"])
+        key = (one.folder.name, one.score.step, one.score.test_set)
         if key not in self.bits:
-            frame = read_record(one.folder, one.line, self.notes, ["correct"])
+            frame = read_record(one.folder, one.score, self.notes, ["correct"])
             self.bits[key] = None if frame is None else np.packbits(frame["correct"].to_numpy(np.bool_))
         if self.bits[key] is None:
             return None
-        outcome = np.unpackbits(self.bits[key], count=one.line["n"])
+        outcome = np.unpackbits(self.bits[key], count=one.score.n)
         return outcome if one.inside is None else outcome[one.inside]

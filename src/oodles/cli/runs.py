@@ -153,7 +153,8 @@ def _dry_run(study: Study, root: Path, options: RunOptions, as_json: bool) -> No
     grid = select(expand(study), options.only or (), options.shots or ())
     status = {row["run"]: row["status"] for row in describe_status(root, [job.spec.name for job in grid.jobs])}
     require_training("oodles run --dry-run")
-    from oodles.store.folder import check_members
+    from oodles.store.folder import StudyFolder
+    from oodles.store.members import check_members
     from oodles.study.budget import (
         basis_lines,
         budget_of,
@@ -167,7 +168,7 @@ def _dry_run(study: Study, root: Path, options: RunOptions, as_json: bool) -> No
     from oodles.study.worker import How
 
     check_place(grid, root)
-    check_members(root, members_of(grid))
+    check_members(StudyFolder(root), members_of(grid))
     would = preview(grid, root, How(options.retry, options.verify))
     with waiting() as show:
         budget = budget_of(grid, [run for run, state in status.items() if state == "done"], show, would)
@@ -177,7 +178,7 @@ def _dry_run(study: Study, root: Path, options: RunOptions, as_json: bool) -> No
     print_table("per run, counted", *table_of_counts(budget))
     print_table("\nper run, estimated", *table_of_estimates(budget))
     tell("\n" + "\n".join([*sum_lines(budget), *basis_lines(budget)]))
-    if (root / "study.json").is_file() or len(status) <= LISTED:
+    if StudyFolder(root).is_study or len(status) <= LISTED:
         print_table(f"\n{root}", ["run", "status", "would"], [[w.run, status[w.run], str(w)] for w in would])
 
 

@@ -140,12 +140,12 @@ def _add_test_sets(runs: Path, asked: ScoreOptions) -> list[Scored]:
 
 def _suite_of(runs: Path, asked: ScoreOptions) -> Suite:
     """The suite of a study's folder: as given, built in, or where the study found it."""
-    from oodles.store.folder import read_json, run_folders
+    from oodles.store.claim import suite_file_of, suite_of
+    from oodles.store.folder import study_folder
     from oodles.suite.load import list_suites, load_suite
 
-    run_folders(runs)
-    study = read_json(runs / "study.json")
-    name, file = str(study.get("suite")), study.get("suite_file")
+    study = study_folder(runs)
+    name, file = suite_of(study), suite_file_of(study)
     source = asked.suite or (str(runs / file) if file else name)
     if asked.suite is None and (not Path(source).is_file() if file else name not in list_suites()):
         why = f"was read from {source}, which is not there" if file else "is not built in"

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from oodles.contracts import Suite
-from oodles.disk import write_json
 from oodles.errors import MissingExtraError, ModelError
 from oodles.runs.evaluate import Metrics, StepEvaluator
 from oodles.runs.monitor import Clock
 from oodles.runs.own_loop import Evaluator
 from oodles.runs.progress import duration
 from oodles.runs.schedule import schedule
-from oodles.store.folder import STORE_SCHEMA, supersede
+from oodles.store.commit import supersede
+from oodles.store.outcome import finish_run
 
 try:
     from transformers import TrainerCallback
@@ -82,8 +82,7 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
         """The run is done when its last scheduled step is committed."""
         if state.is_world_process_zero:
             seconds = round(time.monotonic() - self._clock.begun, 1)  # of the last attempt
-            told = {"schema": STORE_SCHEMA, "last_step": state.global_step, "seconds": seconds}
-            write_json(self._evaluator.folder.done, told)
+            finish_run(self._evaluator.folder, state.global_step, seconds=seconds)
 
     # the work
 

@@ -11,44 +11,30 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodles.audit.audit import audit_data, stop_on_errors
-from oodles.contracts import Evaluation, ModelSpec, Pattern, Precision, PromptSet, Suite, describe_text, role_of
+from oodles.contracts import Evaluation, ModelSpec, Pattern, Precision, Suite
 from oodles.disk import MANIFEST, damage_of, read_sealed, write_json
 from oodles.errors import ConfigError, ModelError, StoreError, first_line, nearest, shown
-from oodles.model.forward import Plan
 from oodles.model.load import free_memory, load_model, load_tokenizer, precision_of, resolve_model
-from oodles.model.scoring import predict, prepare_all
-from oodles.model.shortcuts import signature
 from oodles.names import as_name, check_name
-from oodles.runs.events import Event, Listener, show_on
-from oodles.runs.monitor import evaluation_line
+from oodles.runs.evaluate import StepEvaluator
+from oodles.runs.events import Listener, show_on
 from oodles.runs.progress import Progress
+from oodles.store.claim import check_folder, claim_folder, unclaim_folder
+from oodles.store.damage import check_adapter, mend_scores
 from oodles.store.environment import environment
-from oodles.store.folder import (
-    STORE_SCHEMA,
-    RunFolder,
-    check_adapter,
-    check_folder,
-    check_identity,
-    check_members,
-    claim_folder,
-    commit,
-    keep_members,
-    log_line,
-    mend_scores,
-    read_scores,
-    read_spec,
-    run_folders,
-    write_spec,
-)
-from oodles.store.locks import held_briefly, holding
+from oodles.store.folder import RunFolder, StudyFolder, log_line, run_folders
+from oodles.store.locks import holding
+from oodles.store.members import check_members, keep_members
+from oodles.store.outcome import fail_run, finish_run
+from oodles.store.scores import read_scores
+from oodles.store.spec import StoredSpec, check_identity, read_spec, write_spec
 from oodles.suite.load import pattern_of
 from oodles.suite.render import Rendered, characters, check_slices, render_sets
 from oodles.trouble import staying
@@ -79,6 +65,31 @@ class Checkpoint:
     @property
     def is_adapter(self) -> bool:
         return self.path is not None and (self.path / CONFIGS[0]).is_file()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringJob:
+    """What is to be scored: a model at its checkpoints, on rendered test sets, into the folder of a run."""
+
+    folder: RunFolder
+    model: ModelSpec
+    precision: Precision
+    checkpoints: Sequence[Checkpoint]
+    rendered: Sequence[Rendered]
+    in_domain: str
+    evaluation: Evaluation
+
+    def missing(self) -> list[tuple[Checkpoint, list[Rendered]]]:
+        """The sets that are not committed yet, by checkpoint."""
+        held = {score.key for score in read_scores(self.folder)}
+        todo = [
+            (c, [r for r in self.rendered if (c.step, r.prompts.name, r.hash) not in held]) for c in self.checkpoints
+        ]
+        return [(checkpoint, sets) for checkpoint, sets in todo if sets]
+
+    def characters(self) -> float:
+        """The size of what is missing."""
+        return sum(characters(one.prompts) for _, sets in self.missing() for one in sets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,24 +177,32 @@ def score_model(
     stop_on_errors(audit_data(suite, evaluation.test_sets), allow)
     used = pattern_of(suite, pattern)
     rendered = render_sets(suite, used, in_domain, evaluation)
-    check_members(out, [r.members for r in rendered])
+    check_members(StudyFolder(out), [r.members for r in rendered])
     name = run or as_name("_".join(filter(None, [spec.label, in_domain, _label(checkpoints)])))
-    folder = RunFolder(out / "runs" / name)
-    check_folder(out, SCORES, suite.name)  # before anything is written, a lock included
-    with _no_new_folders(out), holding(folder.lock), staying(out), _left_as_it_was(folder):
-        with held_briefly(out / ".study.lock"):
-            claim_folder(out, SCORES, suite.name, suite_file=suite.file)
+    study = StudyFolder(out)
+    folder = study.run(name)
+    scoring = ScoringJob(
+        folder=folder,
+        model=spec,
+        precision=precision,
+        checkpoints=checkpoints,
+        rendered=rendered,
+        in_domain=in_domain,
+        evaluation=evaluation,
+    )
+    check_folder(study, SCORES, suite.name)  # before anything is written, a lock included
+    with _no_new_folders(study), holding(folder.lock), staying(out), _left_as_it_was(folder):
+        with study.locked():
+            claim_folder(study, SCORES, suite.name, suite_file=suite.file)
         for lost in mend_scores(folder):
             log_line(folder, lost)
-        _begin(folder, spec, suite, used, in_domain, evaluation, checkpoints, precision)
-        with held_briefly(out / ".study.lock"):
-            keep_members(folder, [r.members for r in rendered], evaluation.test_sets)
-        with Progress(_work(folder, checkpoints, rendered), folder.name) as progress:
-            found = score_missing(
-                folder, spec, checkpoints, rendered, in_domain, evaluation, precision, show_on(progress)
-            )
-        _finish(folder, found)
-    return found
+        _begin(scoring, suite, used)
+        with study.locked():
+            keep_members(study, [r.members for r in rendered], evaluation.test_sets)
+        with Progress(scoring.characters(), folder.name) as progress:
+            scored = score_missing(scoring, show_on(progress))
+        _finish(folder, scored)
+    return scored
 
 
 def _with_in_domain(evaluation: Evaluation, in_domain: str) -> Evaluation:
@@ -193,15 +212,15 @@ def _with_in_domain(evaluation: Evaluation, in_domain: str) -> Evaluation:
     return replace(evaluation, test_sets=(in_domain, *evaluation.test_sets))
 
 
-def _finish(folder: RunFolder, found: Scored) -> None:
+def _finish(folder: RunFolder, scored: Scored) -> None:
     """A run is done if it has scores; if no checkpoint could be scored it has failed."""
-    steps = [line["step"] for line in read_scores(folder)]
+    steps = [score.step for score in read_scores(folder)]
     if steps:
         folder.failed.unlink(missing_ok=True)
-        write_json(folder.done, {"schema": STORE_SCHEMA, "last_step": max(steps)})
-    elif found.broken:
-        step, reason = found.broken[-1]
-        write_json(folder.failed, {"reason": f"step {step}: {reason}", "log": folder.log.name})
+        finish_run(folder, max(steps))
+    elif scored.broken:
+        step, reason = scored.broken[-1]
+        fail_run(folder, f"step {step}: {reason}")
 
 
 @contextmanager
@@ -212,16 +231,16 @@ def _left_as_it_was(folder: RunFolder) -> Iterator[None]:
         yield
     except BaseException:
         if fresh and not read_scores(folder):
-            with held_briefly(folder.root / ".study.lock"):
+            with folder.study.locked():
                 shutil.rmtree(folder.path, ignore_errors=True)
-                _unclaim(folder)
+                unclaim_folder(folder)
         raise
 
 
 @contextmanager
-def _no_new_folders(out: Path) -> Iterator[None]:
+def _no_new_folders(study: StudyFolder) -> Iterator[None]:
     """A call that is refused leaves no empty folder: the outermost last, once the lock in it is given back."""
-    fresh = [path for path in (out / "locks", out, *out.parents) if not path.exists()]
+    fresh = [path for path in (study.locks, study.path, *study.path.parents) if not path.exists()]
     try:
         yield
     except BaseException:
@@ -231,62 +250,53 @@ def _no_new_folders(out: Path) -> Iterator[None]:
         raise
 
 
-def _unclaim(folder: RunFolder) -> None:
-    """Make the study's folder anybody's again, if nobody else has begun a run in it."""
-    root = folder.root
-    if any((root / "runs").glob("*")) or any(p != folder.lock for p in (root / "locks").glob("*.json")):
-        return
-    for path in (root / "runs", root / "sets"):
-        shutil.rmtree(path, ignore_errors=True)
-    (root / "study.json").unlink(missing_ok=True)
-
-
 def add_test_sets(
     root: Path, suite: Suite, names: Sequence[str], *, limit: int | None = None, batch_tokens: int | None = None
 ) -> tuple[Scored, ...]:
     """Score further test sets for the finished runs of a study, from the adapters they kept."""
     check_slices(suite, tuple(names))
     stop_on_errors(audit_data(suite, tuple(names)), ())
-    check_identity(root)
+    check_identity(StudyFolder(root))
     folders = [f for f in run_folders(root) if f.status == "done"]
     if not folders:
         raise StoreError(f"{root}: no finished run; `oodles status {root}` shows what is there")
-    jobs = [_kept(folder) for folder in folders]  # what is missing is an error before anything is scored
+    kept = [_kept(folder) for folder in folders]  # what is missing is an error before anything is scored
     scored = []
-    for folder, (spec, pattern, checkpoints) in zip(folders, jobs, strict=True):
+    for folder, (spec, checkpoints) in zip(folders, kept, strict=True):
         with holding(folder.lock), staying(root):
-            told = read_spec(folder)
-            held = told.get("evaluation") or {}
-            at_most = limit if limit is not None else held.get("limit")
-            evaluation = Evaluation(
-                test_sets=tuple(names), limit=at_most, batch_tokens=batch_tokens or held.get("batch_tokens")
+            evaluation = _evaluation_of(spec, names, limit, batch_tokens)
+            rendered = render_sets(suite, spec.pattern, spec.train_set, evaluation)
+            with folder.study.locked():
+                keep_members(folder.study, [r.members for r in rendered], names)
+            scoring = ScoringJob(
+                folder=folder,
+                model=spec.model,
+                precision=(spec.recipe or {}).get("precision", "fp32"),
+                checkpoints=checkpoints,
+                rendered=rendered,
+                in_domain=spec.train_set,
+                evaluation=evaluation,
             )
-            rendered = render_sets(suite, pattern, told["train_set"], evaluation)
-            with held_briefly(root / ".study.lock"):
-                keep_members(folder, [r.members for r in rendered], names)
-            precision = (told.get("recipe") or {}).get("precision", "fp32")
-            with Progress(_work(folder, checkpoints, rendered), folder.name) as progress:
-                found = score_missing(
-                    folder, spec, checkpoints, rendered, told["train_set"], evaluation, precision, show_on(progress)
-                )
-            scored.append(found)
+            with Progress(scoring.characters(), folder.name) as progress:
+                scored.append(score_missing(scoring, show_on(progress)))
     return tuple(scored)
 
 
-def _kept(folder: RunFolder) -> tuple[ModelSpec, Pattern, tuple[Checkpoint, ...]]:
-    """Model, pattern and adapters of a finished run."""
-    told = read_spec(folder)
-    if told.get("run_id") is None:
+def _evaluation_of(spec: StoredSpec, names: Sequence[str], limit: int | None, batch_tokens: int | None) -> Evaluation:
+    """Further sets are evaluated as the run's own were, where nothing else is asked for."""
+    held = spec.evaluation or {}
+    at_most = limit if limit is not None else held.get("limit")
+    return Evaluation(test_sets=tuple(names), limit=at_most, batch_tokens=batch_tokens or held.get("batch_tokens"))
+
+
+def _kept(folder: RunFolder) -> tuple[StoredSpec, tuple[Checkpoint, ...]]:
+    """The spec and the adapters of a finished run."""
+    spec = read_spec(folder)
+    if spec.run_id is None:
         raise StoreError(f"{folder.path}: not made by `oodles run`, so its base model is not known here")
-    held = told["pattern"]
-    if held.get("text", "").startswith("function "):
-        raise ConfigError(f"{folder.path}: its pattern is a Python {held['text']}; score it from Python")
-    try:
-        pattern = Pattern(**{**held, "answers": tuple(held.get("answers", ()))})
-        spec = ModelSpec(**told["model"])
-    except TypeError as error:
-        raise StoreError(f"{folder.spec}: damaged ({first_line(error)}); no set can be added to this run") from None
-    steps = sorted({line["step"] for line in read_scores(folder)})
+    if str(spec.pattern.text).startswith("function "):
+        raise ConfigError(f"{folder.path}: its pattern is a Python {spec.pattern.text}; score it from Python")
+    steps = sorted({score.step for score in read_scores(folder)})
     missing = [step for step in steps if not folder.adapter(step).is_dir()]
     if missing:
         raise StoreError(
@@ -295,9 +305,10 @@ def _kept(folder: RunFolder) -> tuple[ModelSpec, Pattern, tuple[Checkpoint, ...]
     checkpoints = tuple(Checkpoint(step=step, path=folder.adapter(step)) for step in steps)
     for step in steps:
         check_adapter(folder.adapter(step))
-    if (spec.revision or "").startswith("folder:") and resolve_model(spec.source).revision != spec.revision:
-        raise ModelError(f"{spec.source}: holds other weights than run {folder.name} was trained from")
-    return spec, pattern, checkpoints
+    model = spec.model
+    if (model.revision or "").startswith("folder:") and resolve_model(model.source).revision != model.revision:
+        raise ModelError(f"{model.source}: holds other weights than run {folder.name} was trained from")
+    return spec, checkpoints
 
 
 def _label(checkpoints: Sequence[Checkpoint]) -> str:
@@ -308,139 +319,80 @@ def _label(checkpoints: Sequence[Checkpoint]) -> str:
     return as_name(path.resolve().parent.name if len(checkpoints) > 1 else path.resolve().name)
 
 
-def _begin(
-    folder: RunFolder,
-    model: ModelSpec,
-    suite: Suite,
-    pattern: Pattern,
-    in_domain: str,
-    evaluation: Evaluation,
-    checkpoints: Sequence[Checkpoint],
-    precision: Precision,
-) -> None:
+def _begin(scoring: ScoringJob, suite: Suite, pattern: Pattern) -> None:
     """The run's spec; a run of this name that was scored with another model, precision or pattern is refused."""
-    spec: dict[str, Any] = {
-        "schema": STORE_SCHEMA,
-        "run_id": None,  # trained elsewhere: what decided it is not known here
-        "name": folder.name,
-        "suite": suite.name,
-        "model": {"label": model.label, "source": model.source, "revision": model.revision},
-        "checkpoints": {str(c.step): str(c.path) if c.path else None for c in checkpoints},
-        "precision": precision,
-        "train_set": in_domain,
-        "pattern": {"name": pattern.name, "text": describe_text(pattern.text), "answers": list(pattern.answers)},
-        "shots": None,
-        "seed": None,
-        "data_seed": None,
-        "evaluation": asdict(evaluation),
-    }
+    folder = scoring.folder
+    spec = StoredSpec(
+        name=folder.name,
+        suite=suite.name,
+        model=scoring.model,
+        checkpoints={str(c.step): str(c.path) if c.path else None for c in scoring.checkpoints},
+        precision=scoring.precision,
+        train_set=scoring.in_domain,
+        pattern=pattern,
+        evaluation=asdict(scoring.evaluation),
+    )
     if folder.spec.is_file() and read_scores(folder):
-        held = read_spec(folder)
-        for key in ("model", "precision", "pattern", "train_set"):
-            if held.get(key, spec[key]) != spec[key]:
-                raise StoreError(f"{folder.path}: was scored with another {key}; choose another --run or --out")
-        spec["checkpoints"] = {**held.get("checkpoints", {}), **spec["checkpoints"]}
+        spec = _continued(folder, spec)
     write_json(folder.env, environment())
     write_spec(folder, spec)
 
 
-def _work(folder: RunFolder, checkpoints: Sequence[Checkpoint], rendered: Sequence[Rendered]) -> float:
-    todo = _todo(folder, checkpoints, [r.prompts for r in rendered])
-    return sum(characters(prompts) for _, missing in todo for prompts in missing)
+def _continued(folder: RunFolder, spec: StoredSpec) -> StoredSpec:
+    """The spec, with the checkpoints that were scored before; what decides the scores must be as it was."""
+    held = read_spec(folder)
+    now, before = spec.as_json(), held.as_json()
+    for key in ("model", "precision", "pattern", "train_set"):
+        if before.get(key, now[key]) != now[key]:
+            raise StoreError(f"{folder.path}: was scored with another {key}; choose another --run or --out")
+    return replace(spec, checkpoints={**(held.checkpoints or {}), **(spec.checkpoints or {})})
 
 
-def _todo(
-    folder: RunFolder, checkpoints: Sequence[Checkpoint], sets: Sequence[PromptSet]
-) -> list[tuple[Checkpoint, list[PromptSet]]]:
-    """The sets that are not committed yet, by checkpoint."""
-    held = {(line["step"], line["test_set"], line["prompts"]) for line in read_scores(folder)}
-    hashes = {prompts.name: prompts.hash for prompts in sets}
-    todo = [(c, [p for p in sets if (c.step, p.name, hashes[p.name]) not in held]) for c in checkpoints]
-    return [(checkpoint, missing) for checkpoint, missing in todo if missing]
-
-
-def score_missing(
-    folder: RunFolder,
-    model: ModelSpec,
-    checkpoints: Sequence[Checkpoint],
-    rendered: Sequence[Rendered],
-    in_domain: str,
-    evaluation: Evaluation,
-    precision: Precision,
-    listen: Listener,
-) -> Scored:
+def score_missing(scoring: ScoringJob, listener: Listener) -> Scored:
     """Score what is missing; one evaluation is committed at a time, so a kill loses at most the one in hand.
 
     A checkpoint that cannot be loaded or scored does not stop the others.
     """
-    sets = [r.prompts for r in rendered]
-    todo = _todo(folder, checkpoints, sets)
-    skipped = len(checkpoints) * len(sets) - sum(len(missing) for _, missing in todo)
+    folder, todo = scoring.folder, scoring.missing()
+    scored = Scored(
+        out=folder.study.path,
+        run=folder.name,
+        done=0,
+        skipped=len(scoring.checkpoints) * len(scoring.rendered) - sum(len(sets) for _, sets in todo),
+    )
     if not todo:
-        return Scored(out=folder.root, run=folder.name, done=0, skipped=skipped)
-    names = {prompts.name for _, missing in todo for prompts in missing}
-    plans = _Plans(load_tokenizer(model), [p for p in sets if p.name in names], evaluation.batch_tokens)
-    done, broken = 0, []
-    with _loaded(model, precision) as load:
-        for checkpoint, missing in todo:
-            listen(Event(doing=f"{folder.name} step {checkpoint.step}"))
-            started, values = time.monotonic(), {}
+        return scored
+    names = {one.prompts.name for _, sets in todo for one in sets}
+    evaluator = StepEvaluator(
+        folder,
+        [one for one in scoring.rendered if one.prompts.name in names],
+        in_domain=scoring.in_domain,
+        evaluation=scoring.evaluation,
+        tokenizer=load_tokenizer(scoring.model),
+        listener=listener,
+    )
+    evaluator.recall()
+    broken = []
+    with _loaded(scoring.model, scoring.precision) as load:
+        for checkpoint, _ in todo:
+            evaluator.tell(doing=f"{folder.name} step {checkpoint.step}")
             try:
-                network = load(checkpoint)
-                for name, metrics in _score_step(folder, network, checkpoint, missing, plans, in_domain, listen):
-                    values[name] = metrics
+                _score(evaluator, load, checkpoint, scoring.checkpoints[-1].step)
             except ModelError as error:
-                if len(checkpoints) == 1:
+                if len(scoring.checkpoints) == 1:
                     raise
                 broken.append((checkpoint.step, str(error)))
-                log_line(folder, f"step {checkpoint.step} failed: {error}")
-                listen(Event(text=f"{folder.name}  step {checkpoint.step} failed: {error}"))
-                continue
-            finally:
-                network = None  # before the next is loaded
-                done += len(values)
-            text = evaluation_line(checkpoint.step, checkpoints[-1].step, float("nan"), values, in_domain)
-            log_line(folder, f"{text}  ({time.monotonic() - started:.1f} s)")
-            listen(Event(text=f"{folder.name}  {text}"))
-    return Scored(out=folder.root, run=folder.name, done=done, skipped=skipped, broken=tuple(broken))
+                evaluator.log(f"step {checkpoint.step} failed: {error}")
+    return replace(scored, done=evaluator.scored, broken=tuple(broken))
 
 
-def _score_step(
-    folder: RunFolder,
-    network: torch.nn.Module,
-    checkpoint: Checkpoint,
-    missing: Sequence[PromptSet],
-    plans: _Plans,
-    in_domain: str,
-    listen: Listener,
-) -> Iterator[tuple[str, Any]]:
-    """Score and commit one set after the other; the model is not kept after the last."""
-    made = plans.of(network)
-    for prompts in missing:
-        listen(Event(doing=f"{folder.name} step {checkpoint.step} {prompts.name}"))
-        plan = made[prompts.name]
-        predictions = predict(network, plan, prompts)
-        role = role_of(prompts.name, in_domain)
-        line = commit(folder, checkpoint.step, prompts, predictions, role, shortened=plan.shortened)
-        listen(Event(work=characters(prompts)))
-        yield prompts.name, line["metrics"]
-
-
-@dataclass(slots=True, eq=False)
-class _Plans:
-    """The plans of the sets. Checkpoints of one model share them; for a model of another kind they are made anew."""
-
-    tokenizer: Any
-    sets: Sequence[PromptSet]
-    batch_tokens: int | None
-    made_for: str = ""
-    made: dict[str, Plan] = field(default_factory=dict)
-
-    def of(self, network: torch.nn.Module) -> Mapping[str, Plan]:
-        if signature(network) != self.made_for:
-            plans = prepare_all(network, self.tokenizer, self.sets, batch_tokens=self.batch_tokens)
-            self.made_for, self.made = signature(network), {plan.name: plan for plan in plans}
-        return self.made
+def _score(
+    evaluator: StepEvaluator, load: Callable[[Checkpoint], torch.nn.Module], checkpoint: Checkpoint, last: int
+) -> None:
+    """Score a checkpoint; its model is let go at the end, before the next is loaded."""
+    model = load(checkpoint)
+    evaluator.prepare(model)
+    evaluator.at(model, checkpoint.step, last=last)
 
 
 @contextmanager

@@ -15,18 +15,12 @@ from oodles.model.shortcuts import signature
 from oodles.runs.adapters import is_adapter_of, save_adapter
 from oodles.runs.events import Event, Listener, ignore
 from oodles.runs.monitor import evaluation_line, memory_gigabytes
-from oodles.store.folder import (
-    RunFolder,
-    check_adapter,
-    commit,
-    copy_score,
-    keep_members,
-    log_line,
-    read_scores,
-    records_are_whole,
-    same_scores,
-)
-from oodles.store.locks import held_briefly
+from oodles.store.commit import commit, copy_score
+from oodles.store.damage import check_adapter
+from oodles.store.folder import RunFolder, log_line
+from oodles.store.members import keep_members
+from oodles.store.records import records_are_whole, same_scores
+from oodles.store.scores import Score, read_scores
 from oodles.suite.render import Rendered, characters
 
 Key = tuple[int, str, str]  # step, test set, hash of its prompts
@@ -72,31 +66,32 @@ class StepEvaluator:
         self.scored = 0  # evaluations made here
         self._sets = tuple(r.prompts for r in rendered)
         self._members = tuple(r.members for r in rendered)
+        self._hashes = {r.prompts.name: r.hash for r in rendered}
         self._in_domain = in_domain
         self._listener = listener
         self._baseline = baseline
-        self._committed: dict[Key, dict[str, Any]] = {}
+        self._committed: dict[Key, Score] = {}
         self._plans: dict[str, Plan] = {}
         self._planned_for = ""
 
     def keep_members(self) -> None:
         """Keep who belongs to each set, once per study."""
-        with held_briefly(self.folder.root / ".study.lock"):
-            keep_members(self.folder, self._members, self.evaluation.test_sets)
+        with self.folder.study.locked():
+            keep_members(self.folder.study, self._members, self.evaluation.test_sets)
 
     def recall(self, last: int | None = None) -> set[int]:
         """Look up what is committed, up to a step; the steps."""
-        lines = [line for line in read_scores(self.folder) if last is None or line["step"] <= last]
-        self._committed = {(line["step"], line["test_set"], line["prompts"]): line for line in lines}
-        return {line["step"] for line in lines}
+        scores = [score for score in read_scores(self.folder) if last is None or score.step <= last]
+        self._committed = {score.key: score for score in scores}
+        return {score.step for score in scores}
 
     def forget(self, first: int) -> None:
         """Score again from a step on."""
-        self._committed = {key: line for key, line in self._committed.items() if key[0] < first}
+        self._committed = {key: score for key, score in self._committed.items() if score.step < first}
 
     def held(self, step: int) -> list[PromptSet]:
         """The sets that are committed at a step."""
-        return [prompts for prompts in self._sets if (step, prompts.name, prompts.hash) in self._committed]
+        return [prompts for prompts in self._sets if self._key(step, prompts) in self._committed]
 
     def is_complete(self, step: int) -> bool:
         return len(self.held(step)) == len(self._sets)
@@ -146,33 +141,35 @@ class StepEvaluator:
         return values
 
     def _score(self, model: Any, step: int, prompts: PromptSet) -> Metrics:
-        key: Key = (step, prompts.name, prompts.hash)
+        key = self._key(step, prompts)
         if key not in self._committed:
             self.tell(doing=f"{self.folder.name} step {step} {prompts.name}")
             self._committed[key] = self._taken_over(step, prompts) or self._predicted(model, step, prompts)
-        metrics: Metrics = self._committed[key]["metrics"]
-        return metrics
+        return self._committed[key].metrics
 
-    def _predicted(self, model: Any, step: int, prompts: PromptSet) -> dict[str, Any]:
+    def _key(self, step: int, prompts: PromptSet) -> Key:
+        return step, prompts.name, self._hashes[prompts.name]
+
+    def _predicted(self, model: Any, step: int, prompts: PromptSet) -> Score:
         plan, role = self._plans[prompts.name], role_of(prompts.name, self._in_domain)
         with own_precision(model):
             predictions = predict(model, plan, prompts)
-        line: dict[str, Any] = {"metrics": {}}
         if self.writes:
-            line = commit(self.folder, step, prompts, predictions, role, shortened=plan.shortened)
+            score = commit(self.folder, step, prompts, predictions, role, shortened=plan.shortened)
+        else:
+            hashed, limit = self._hashes[prompts.name], prompts.limit
+            score = Score(step, prompts.name, role, len(prompts), limit, hashed, plan.shortened, None, metrics={})
         self.scored += 1
         self.tell(work=characters(prompts))
-        return line
+        return score
 
-    def _taken_over(self, step: int, prompts: PromptSet) -> dict[str, Any] | None:
+    def _taken_over(self, step: int, prompts: PromptSet) -> Score | None:
         """The evaluation of the untrained model that another run has made already."""
         if step or self._baseline is None:
             return None
-        for line in read_scores(self._baseline):
-            same = (line["step"], line["test_set"], line["prompts"]) == (0, prompts.name, prompts.hash)
-            if same and records_are_whole(self._baseline, line):
-                copy_score(self._baseline, self.folder, line, role_of(prompts.name, self._in_domain))
-                return line
+        for score in read_scores(self._baseline):
+            if score.key == self._key(0, prompts) and records_are_whole(self._baseline, score):
+                return copy_score(self._baseline, self.folder, score, role_of(prompts.name, self._in_domain))
         return None
 
     def keep_adapter(self, model: Any, step: int) -> None:
@@ -196,9 +193,9 @@ class StepEvaluator:
         if not held:
             return False  # nothing to compare with
         prompts = min(held, key=characters)
-        line = self._committed[step, prompts.name, prompts.hash]
+        score = self._committed[self._key(step, prompts)]
         with own_precision(model):
-            return same_scores(self.folder, line, predict(model, self._plans[prompts.name], prompts))
+            return same_scores(self.folder, score, predict(model, self._plans[prompts.name], prompts))
 
     def log(self, text: str) -> None:
         """A line for the run's log and for whoever listens."""

@@ -16,26 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from oodles.audit.audit import audit_data, stop_on_errors
-from oodles.contracts import Evaluation, Pattern, Suite, describe_text
+from oodles.contracts import Evaluation, ModelSpec, Pattern, Suite
 from oodles.disk import write_json
 from oodles.errors import ConfigError, StoreError, nearest
 from oodles.names import check_name
 from oodles.runs.evaluate import Metrics, StepEvaluator
 from oodles.runs.events import ignore, print_lines
+from oodles.store.claim import check_folder, claim_folder
+from oodles.store.commit import supersede
 from oodles.store.environment import environment
-from oodles.store.folder import (
-    STORE_SCHEMA,
-    RunFolder,
-    check_folder,
-    check_members,
-    claim_folder,
-    drop_scores,
-    log_line,
-    read_scores,
-    supersede,
-    write_spec,
-)
-from oodles.store.locks import held_briefly
+from oodles.store.folder import RunFolder, StudyFolder, log_line
+from oodles.store.members import check_members
+from oodles.store.outcome import finish_run
+from oodles.store.scores import drop_scores, read_scores
+from oodles.store.spec import StoredSpec, write_spec
 from oodles.suite.load import load_suite, pattern_of
 from oodles.suite.render import check_slices, render_sets
 from oodles.toml import build
@@ -114,10 +108,10 @@ class Evaluator(StepEvaluator):
         self._suite = loaded
         self._pattern = pattern if isinstance(pattern, Pattern) else pattern_of(loaded, pattern)
         self._about = About(**about)
-        self._out = Path(out)
+        self._study = StudyFolder(Path(out))
         self._began = False
         rendered = render_sets(loaded, self._pattern, in_domain, evaluation)
-        check_members(self._out, [r.members for r in rendered])
+        check_members(self._study, [r.members for r in rendered])
         super().__init__(
             self._reserved(run),
             rendered,
@@ -130,8 +124,8 @@ class Evaluator(StepEvaluator):
     def _reserved(self, run: str) -> RunFolder:
         """The run's folder, if it is free; nothing is written before training begins."""
         check_name(run, f"{self._who}: run")
-        check_folder(self._out, CALLBACKS, self._suite.name)
-        folder = RunFolder(self._out / "runs" / run)
+        check_folder(self._study, CALLBACKS, self._suite.name)
+        folder = self._study.run(run)
         if folder.status == "done":
             raise StoreError(f"{folder.path}: a run of this name is done; choose another run name or remove it")
         return folder
@@ -167,30 +161,27 @@ class Evaluator(StepEvaluator):
                 f"{self.folder.path}: an unfinished run of this name is there, but training begins at step 0; resume it"
                 " (resume_from_checkpoint=True), choose another run name or remove it"
             )
-        with held_briefly(self._out / ".study.lock"):
-            claim_folder(self._out, CALLBACKS, self._suite.name, suite_file=self._suite.file)
+        with self._study.locked():
+            claim_folder(self._study, CALLBACKS, self._suite.name, suite_file=self._suite.file)
         write_json(self.folder.env, environment())
         write_spec(self.folder, self._spec())
 
-    def _spec(self) -> dict[str, Any]:
-        pattern = self._pattern
-        return {
-            "schema": STORE_SCHEMA,
-            "run_id": None,  # somebody else's training: what decided it is not known here
-            "name": self.folder.name,
-            "suite": self._suite.name,
-            "train_set": self._in_domain,
-            "pattern": {"name": pattern.name, "text": describe_text(pattern.text), "answers": pattern.answers},
-            "data_seed": None,
-            "model": {"label": self._about.model},
-            "shots": self._about.shots,
-            "seed": self._about.seed,
-        }
+    def _spec(self) -> StoredSpec:
+        """Somebody else's training: what decided it is not known here."""
+        return StoredSpec(
+            name=self.folder.name,
+            suite=self._suite.name,
+            train_set=self._in_domain,
+            pattern=self._pattern,
+            model=ModelSpec(label=self._about.model, source=""),
+            shots=self._about.shots,
+            seed=self._about.seed,
+        )
 
     def finish(self, last_step: int, **more: Any) -> None:
         """The run is done: its last step is committed."""
         if self.writes:
-            write_json(self.folder.done, {"schema": STORE_SCHEMA, "last_step": last_step, **more})
+            finish_run(self.folder, last_step, **more)
 
 
 def _as_toml(options: Mapping[str, Any]) -> dict[str, Any]:

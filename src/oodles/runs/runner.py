@@ -1,74 +1,57 @@
-"""run_one(): draw, train, score everywhere, save."""
+"""run_one(): load, attach, begin, evaluate, train, finish."""
 
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from oodles.contracts import PlannedRun, RunSpec, Suite
 from oodles.disk import damage_of
 from oodles.errors import ModelError, StoreError
 from oodles.model.load import attach_lora, free_memory, load_model, load_tokenizer, slow_here, targets_of
 from oodles.runs.callback import EvaluationHook
-from oodles.runs.checkpoints import Checkpoint, score_missing
+from oodles.runs.checkpoints import Checkpoint, ScoringJob, score_missing
 from oodles.runs.evaluate import StepEvaluator
-from oodles.runs.events import Event, Listener
-from oodles.runs.schedule import passes, schedule_of
-from oodles.runs.stopping import Stop
+from oodles.runs.events import Event
+from oodles.runs.schedule import schedule_of
+from oodles.runs.todo import RunTask, same_before_training, training_work, untrained_of
 from oodles.runs.train import checkpoints, fine_tune, last_checkpoint
+from oodles.store.damage import check_adapter
 from oodles.store.environment import environment
-from oodles.store.folder import (
-    RunFolder,
-    begin_run,
-    check_adapter,
-    keep_members,
-    log_line,
-    read_scores,
-    read_spec,
-    sidecar,
-)
-from oodles.store.locks import held_briefly
+from oodles.store.folder import RunFolder, log_line
+from oodles.store.members import keep_members
+from oodles.store.spec import begin_run, read_spec
 from oodles.suite.patterns import render
-from oodles.suite.render import characters, render_sets, rendered_hashes
-
-TRAINING_COST = 3.5  # per character, against scoring: measured on the embedded model and suite
 
 
-def run_one(
-    job: PlannedRun, suite: Suite, folder: RunFolder, listener: Listener, earlier: list[RunFolder], stop: Stop
-) -> None:
+def run_one(task: RunTask) -> None:
     """One run from its spec to its finished folder; what is there already is neither trained nor scored again."""
-    untrained = untrained_of(lacking(job, suite, folder), folder)
-    if untrained or folder.status != "done":
-        _begin_before(folder, untrained)
-        _train(job, suite, folder, listener, earlier, stop)
-        free_memory()
-    if lacking(job, suite, folder):
-        _score_adapters(job, suite, folder, listener)
-    left = sorted(lacking(job, suite, folder))
-    if left:
-        raise StoreError(
-            f"{folder.path}: step {left[0][0]}, test set '{left[0][1]}' is still not evaluated, of {len(left)} that are"
-            " missing; remove this run's folder, and run the study again"
-        )
+    if _rewind(task):
+        tokenizer, model = _load(task)
+        model, adapted = _attach(task, model)
+        checkpoint = _begin(task, adapted)
+        hook = _evaluate(task, tokenizer)
+        _train(task, model, tokenizer, hook, checkpoint)
+        del model, hook
+        free_memory()  # before the base model is loaded for kept adapters
+    _complete(task)
+    _check_finished(task)
 
 
-def lacking(job: PlannedRun, suite: Suite, folder: RunFolder) -> set[tuple[int, str]]:
-    """What of a run's evaluations is not committed: step and test set."""
-    wanted = rendered_hashes(suite, job.spec, job.draw.examples)
-    held = {(line["step"], line["test_set"], line["prompts"]) for line in read_scores(folder)}
-    return {
-        (step, name)
-        for step in schedule_of(job.spec)
-        for name, prompts in wanted.items()
-        if (step, name, prompts) not in held
-    }
+def _rewind(task: RunTask) -> bool:
+    """Whether anything must be trained; if so, checkpoints of later steps than the first of those are dropped.
 
-
-def untrained_of(missing: set[tuple[int, str]], folder: RunFolder) -> list[int]:
-    """The steps that must be trained for what is missing: no adapter of theirs was kept."""
-    return sorted({step for step, _ in missing if not folder.adapter(step).is_dir()})
+    None of the steps that must be trained may be passed by.
+    """
+    folder, untrained = task.folder, untrained_of(task.missing(), task.folder)
+    if folder.status == "done" and untrained:
+        log_line(folder, f"trained again: the study asks for step {untrained[0]}, whose adapter was not kept")
+    for path in checkpoints(folder):
+        if untrained and int(path.name) > untrained[0]:
+            log_line(folder, f"checkpoint {path.name} is dropped: step {untrained[0]} comes before it")
+            shutil.rmtree(path)
+    return bool(untrained) or folder.status != "done"
 
 
 def start_of(folder: RunFolder, untrained: list[int]) -> int:
@@ -77,97 +60,96 @@ def start_of(folder: RunFolder, untrained: list[int]) -> int:
     return next((int(path.name) for path in reversed(usable) if not damage_of(path)), 0)
 
 
-def _begin_before(folder: RunFolder, untrained: list[int]) -> None:
-    """Drop checkpoints of later steps than the first that must be trained: none may be passed by."""
-    if folder.status == "done":
-        log_line(folder, f"trained again: the study asks for step {untrained[0]}, whose adapter was not kept")
-    for path in checkpoints(folder):
-        if untrained and int(path.name) > untrained[0]:
-            log_line(folder, f"checkpoint {path.name} is dropped: step {untrained[0]} comes before it")
-            shutil.rmtree(path)
+def _load(task: RunTask) -> tuple[Any, Any]:
+    """The tokenizer and the base model."""
+    model, precision = task.spec.model, task.spec.recipe.precision
+    task.listener(Event(text=f"{task.folder.name}  loading {model.label}"))
+    return load_tokenizer(model), load_model(model, precision)
 
 
-def _train(
-    job: PlannedRun, suite: Suite, folder: RunFolder, listener: Listener, earlier: list[RunFolder], stop: Stop
-) -> None:
-    """Train from the last checkpoint, and evaluate on the way."""
-    spec = job.spec
-    listener(Event(text=f"{folder.name}  loading {spec.model.label}"))
-    tokenizer = load_tokenizer(spec.model)
-    model = load_model(spec.model, spec.recipe.precision)
+def _attach(task: RunTask, model: Any) -> tuple[Any, Sequence[str]]:
+    """The model with a fresh adapter, and the layers that it is on."""
+    spec = task.spec
     adapted = list(targets_of(model, spec.lora, spec.model))
-    model = attach_lora(model, spec.lora, spec.seeds.adapter, spec.model)
-    begin_run(folder, spec, job.draw, environment(), adapted=adapted)
-    at = last_checkpoint(folder)
-    how = f"goes on from step {at.name}" if at else f"begins: LoRA on {', '.join(adapted)}"
+    return attach_lora(model, spec.lora, spec.seeds.adapter, spec.model), adapted
+
+
+def _begin(task: RunTask, adapted: Sequence[str]) -> Path | None:
+    """The run's folder; the checkpoint that training resumes from, if there is any."""
+    spec, folder = task.spec, task.folder
+    begin_run(folder, spec, task.job.draw, environment(), adapted)
+    checkpoint = last_checkpoint(folder)
+    how = f"goes on from step {checkpoint.name}" if checkpoint else f"begins: LoRA on {', '.join(adapted)}"
     log_line(folder, how)
-    slow = slow_here(spec.model, spec.recipe.precision)
-    if slow:
+    if slow := slow_here(spec.model, spec.recipe.precision):
         log_line(folder, slow)
+    return checkpoint
+
+
+def _evaluate(task: RunTask, tokenizer: Any) -> EvaluationHook:
+    """What scores the model at the scheduled steps, untrained and while it is trained."""
+    spec = task.spec
     evaluator = StepEvaluator(
-        folder,
-        render_sets(suite, spec.pattern, spec.train_set, spec.evaluation, job.draw.examples),
+        task.folder,
+        task.rendered,
         in_domain=spec.train_set,
         evaluation=spec.evaluation,
         tokenizer=tokenizer,
-        listener=listener,
-        baseline=same_before_training(spec, earlier),
+        listener=task.listener,
+        baseline=same_before_training(spec, task.earlier),
     )
-    hook = EvaluationHook(evaluator, step_work=training_work(job, 1))
-    shots = render(spec.pattern, job.draw.examples, spec.train_set)
+    return EvaluationHook(evaluator, step_work=training_work(task.job, 1))
+
+
+def _train(task: RunTask, model: Any, tokenizer: Any, hook: EvaluationHook, checkpoint: Path | None) -> None:
+    """Train from the checkpoint, or from the beginning; the hook evaluates on the way, and says when it is done."""
+    spec = task.spec
     fine_tune(
         model,
         tokenizer,
-        shots,
+        render(spec.pattern, task.job.draw.examples, spec.train_set),
         spec.recipe,
         spec.seeds,
         [hook],
-        folder=folder,
-        resume=at,
-        keep_at=lambda step: hook.evaluates_at(step) or bool(stop),
+        folder=task.folder,
+        resume=checkpoint,
+        keep_at=lambda step: hook.evaluates_at(step) or bool(task.stop),
     )
     if not spec.evaluation.keep_checkpoints:
-        shutil.rmtree(folder.checkpoints, ignore_errors=True)
+        shutil.rmtree(task.folder.checkpoints, ignore_errors=True)
 
 
-def _score_adapters(job: PlannedRun, suite: Suite, folder: RunFolder, listener: Listener) -> None:
+def _complete(task: RunTask) -> None:
     """Score what a run lacks from the adapters that it kept."""
-    spec = job.spec
-    rendered = render_sets(suite, spec.pattern, spec.train_set, spec.evaluation, job.draw.examples)
-    begin_run(folder, spec, job.draw, environment(), adapted=read_spec(folder).get("adapted"))
-    with held_briefly(folder.root / ".study.lock"):
-        keep_members(folder, [r.members for r in rendered], spec.evaluation.test_sets)
+    if not task.missing():
+        return
+    spec, folder = task.spec, task.folder
+    begin_run(folder, spec, task.job.draw, environment(), adapted=read_spec(folder).adapted)
+    with folder.study.locked():
+        keep_members(folder.study, [one.members for one in task.rendered], spec.evaluation.test_sets)
     kept = [step for step in schedule_of(spec) if folder.adapter(step).is_dir()]
     for step in kept:
         check_adapter(folder.adapter(step))
-    adapters = [Checkpoint(step=step, path=folder.adapter(step)) for step in kept]
-    found = score_missing(
-        folder, spec.model, adapters, rendered, spec.train_set, spec.evaluation, spec.recipe.precision, listener
+    scoring = ScoringJob(
+        folder=folder,
+        model=spec.model,
+        precision=spec.recipe.precision,
+        checkpoints=[Checkpoint(step=step, path=folder.adapter(step)) for step in kept],
+        rendered=task.rendered,
+        in_domain=spec.train_set,
+        evaluation=spec.evaluation,
     )
-    if found.broken:
-        raise ModelError(f"step {found.broken[0][0]}: {found.broken[0][1]}")
+    scored = score_missing(scoring, task.listener)
+    if scored.broken:
+        raise ModelError(f"step {scored.broken[0][0]}: {scored.broken[0][1]}")
 
 
-def training_work(job: PlannedRun, steps: int) -> float:
-    """The work of so many steps, as if it were scoring: a step goes forward and back, and shares no prefixes."""
-    spec = job.spec
-    shots = render(spec.pattern, job.draw.examples, spec.train_set)
-    return TRAINING_COST * passes(spec.shots, spec.recipe, steps) * characters(shots)
-
-
-def same_before_training(spec: RunSpec, earlier: list[RunFolder]) -> RunFolder | None:
-    """A finished run that starts from the same model on the same kind of machine.
-
-    A fresh LoRA adapter adds exactly zero, so their scores at step 0 are equal to the bit and are computed once.
-    """
-    wanted = (asdict(spec.model), spec.recipe.precision, spec.evaluation.batch_tokens, environment())
-    return next((folder for folder in earlier if folder.done.is_file() and _before_training(folder) == wanted), None)
-
-
-def _before_training(folder: RunFolder) -> tuple[Any, ...] | None:
-    """What decides a run's scores at step 0; None if that cannot be read."""
-    try:
-        told, env = read_spec(folder), sidecar(folder.env)
-    except StoreError:
-        return None
-    return told["model"], told["recipe"]["precision"], told["evaluation"]["batch_tokens"], env
+def _check_finished(task: RunTask) -> None:
+    """Refuse to call a run finished that lacks anything."""
+    left = sorted(task.missing())
+    if left:
+        step, test_set = left[0]
+        raise StoreError(
+            f"{task.folder.path}: step {step}, test set '{test_set}' is still not evaluated, of {len(left)} that are"
+            " missing; remove this run's folder, and run the study again"
+        )

@@ -13,7 +13,6 @@ import re
 import shutil
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,12 +23,28 @@ from oodles.disk import put
 from oodles.errors import ConfigError, StoreError, first_line
 from oodles.names import is_part
 from oodles.outputs import begins_with, check_target
-from oodles.store.folder import RunFolder, parse_scores, records_file, run_folders
+from oodles.store.folder import (
+    AUDIT_FILE,
+    DONE_FILE,
+    DRAW_FILE,
+    ENV_FILE,
+    FAILED_FILE,
+    RECORDS,
+    RUNS,
+    SCORES_FILE,
+    SETS,
+    SPEC_FILE,
+    STUDY_FILE,
+    RunFolder,
+    StudyFolder,
+    run_folders,
+)
+from oodles.store.records import fits, records_file
+from oodles.store.scores import parse_scores
 
 SUFFIX = ".oodles.zip"
-OF_A_STUDY = ("study.json", "audit.json")
-OF_A_RUN = ("spec.json", "env.json", "draw.json", "failed.json", "done.json")
-SCORES = "scores.jsonl"
+OF_A_STUDY = (STUDY_FILE, AUDIT_FILE)
+OF_A_RUN = (SPEC_FILE, ENV_FILE, DRAW_FILE, FAILED_FILE, DONE_FILE)
 LONG_AGO = (1980, 1, 1, 0, 0, 0)  # equal results make equal files
 LOOKS = 5  # at a run that changes while it is read
 MOST_GIGABYTES = 16.0
@@ -58,8 +73,8 @@ def pack(root: Path, out: Path | None = None) -> Packed:
     count = 0
     with put(out) as aside, zipfile.ZipFile(aside, "w") as archive:
         for run in runs:
-            count += _add(archive, f"runs/{run.name}/", _read_run(run))
-        count += _add(archive, "", _read_study(root))  # last: the sets of every line are there by now
+            count += _add(archive, f"{RUNS}/{run.name}/", _read_run(run))
+        count += _add(archive, "", _read_study(StudyFolder(root)))  # last: the sets of every line are there by now
     return Packed(path=out, runs=len(runs), files=count, bytes=out.stat().st_size)
 
 
@@ -71,9 +86,9 @@ def _add(archive: zipfile.ZipFile, folder: str, files: dict[str, bytes]) -> int:
     return len(files)
 
 
-def _read_study(root: Path) -> dict[str, bytes]:
-    sets = (path.relative_to(root).as_posix() for path in root.glob("sets/*.parquet") if is_part(path.name))
-    return dict(_read(root, name) for name in (*OF_A_STUDY, *sets) if (root / name).is_file())
+def _read_study(study: StudyFolder) -> dict[str, bytes]:
+    sets = (f"{SETS}/{path.name}" for path in study.sets.glob("*.parquet") if is_part(path.name))
+    return dict(_read(study.path, name) for name in (*OF_A_STUDY, *sets) if (study.path / name).is_file())
 
 
 def _read_run(run: RunFolder) -> dict[str, bytes]:
@@ -91,18 +106,18 @@ def _glance(run: RunFolder, whole: bool = True) -> dict[str, bytes] | None:
     Read in this order: a run is done after its last line, and a line is written after its records.
     """
     files: dict[str, bytes] = {}
-    for name in (*reversed(OF_A_RUN), SCORES):
+    for name in (*reversed(OF_A_RUN), SCORES_FILE):
         with suppress(FileNotFoundError):
             files |= [_read(run.path, name)]
-    for line in parse_scores(run.scores, files.get(SCORES, b"")).lines:
-        path = records_file(run, line)
+    for score in parse_scores(run.scores, files.get(SCORES_FILE, b"")).scores:
+        path = records_file(run, score)
         try:
             name, data = _read(run.path, path.relative_to(run.path).as_posix())
         except FileNotFoundError:
             if whole:
                 return None
             continue
-        if whole and zlib.crc32(data) != line.get("records_crc", zlib.crc32(data)):
+        if whole and not fits(score, data):
             return None
         files[name] = data
     return files
@@ -116,7 +131,7 @@ def _is_study(path: Path) -> bool:
     """Whether a file is a packed study."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return begins_with(path, b"PK") and "study.json" in archive.namelist()
+            return begins_with(path, b"PK") and STUDY_FILE in archive.namelist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
         return False
 
@@ -134,8 +149,8 @@ def opened(root: str | Path) -> Iterator[Path]:
         return
     with _scratch() as scratch:
         _unpack(root, scratch)
-        if not (scratch / "study.json").is_file():
-            raise StoreError(f"{root}: no study.json in it; expected a file that `oodles pack` wrote")
+        if not StudyFolder(scratch).is_study:
+            raise StoreError(f"{root}: no {STUDY_FILE} in it; expected a file that `oodles pack` wrote")
         yield scratch
 
 
@@ -171,11 +186,11 @@ def _is_known(name: str) -> bool:
     match PurePosixPath(name).parts:
         case (one,):
             known = one in OF_A_STUDY
-        case ("sets", one):
+        case (folder, one) if folder == SETS:
             known = is_part(one) and one.endswith(".parquet")
-        case ("runs", run, one):
-            known = is_part(run) and one in (*OF_A_RUN, SCORES)
-        case ("runs", run, "records", step, one):
+        case (folder, run, one) if folder == RUNS:
+            known = is_part(run) and one in (*OF_A_RUN, SCORES_FILE)
+        case (folder, run, inside, step, one) if (folder, inside) == (RUNS, RECORDS):
             known = is_part(run) and bool(re.fullmatch(r"\d{1,16}", step)) and is_part(one) and one.endswith(".parquet")
         case _:
             known = False

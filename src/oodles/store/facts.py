@@ -11,19 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from oodles.errors import StoreError
-from oodles.store.folder import RunFolder, read_json, read_scores, read_spec, run_folders, run_names, sidecar
+from oodles.store.claim import planned_runs
+from oodles.store.folder import AUDIT_FILE, RunFolder, StudyFolder, run_folders, study_folder
 from oodles.store.locks import is_held, read_lock
+from oodles.store.scores import Score, read_scores
+from oodles.store.sidecars import sidecar
+from oodles.store.spec import read_spec
 
 TIES = 0.01  # share of tied decisions that is worth saying
 
 
 def describe_status(root: Path, names: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """Status of each run of a folder, or of the runs a study asks for."""
-    at_work = {path.stem: str(read_lock(path)) for path in (root / "locks").glob("*.json") if is_held(path)}
+    study = StudyFolder(root)
+    at_work = {path.stem: str(read_lock(path)) for path in study.run_locks if is_held(path)}
     if names is None:
-        held = dict.fromkeys(run_names(root))
-        names = [*held, *(n for n in read_json(root / "study.json").get("runs", []) if n not in held)]
-    return [_describe_folder(RunFolder(root / "runs" / name), at_work.get(name, "")) for name in names]
+        held = dict.fromkeys(study_folder(root).run_names)
+        names = [*held, *(name for name in planned_runs(study) if name not in held)]
+    return [_describe_folder(study.run(name), at_work.get(name, "")) for name in names]
 
 
 def _describe_folder(folder: RunFolder, holder: str) -> dict[str, Any]:
@@ -66,7 +71,7 @@ def pace_of(root: Path, rows: Sequence[Mapping[str, Any]]) -> Pace:
     """An estimate: the mean time of the newest done runs, for what is left, over those at work."""
     counts = Counter(str(row["status"]) for row in rows)
     took = [
-        (sidecar(RunFolder(root / "runs" / row["run"]).done) or {}).get("seconds")
+        (sidecar(StudyFolder(root).run(row["run"]).done) or {}).get("seconds")
         for row in rows
         if row["status"] == "done"
     ][-50:]
@@ -91,13 +96,13 @@ def describe_runs(root: Path) -> list[dict[str, Any]]:
 
 def _describe_run(folder: RunFolder) -> dict[str, Any]:
     spec, env = read_spec(folder), sidecar(folder.env) or {}
-    evaluation = spec.get("evaluation", {})
+    evaluation = spec.evaluation or {}
     sampled = evaluation.get("limit_in_domain")
     unknown = [] if env else [f"run {folder.name}: env.json is missing or damaged, so its versions are not known"]
     unfinished = [] if folder.status == "done" else [f"run {folder.name} is not finished ({folder.status})"]
     scores = read_scores(folder)
-    shortened = {line["test_set"]: line for line in scores if line.get("shortened")}
-    cut = [f"{name}: {x['shortened']} of {x['n']} prompts were shortened to fit" for name, x in shortened.items()]
+    shortened = {score.test_set: score for score in scores if score.shortened}
+    cut = [f"{name}: {x.shortened} of {x.n} prompts were shortened to fit" for name, x in shortened.items()]
     caveats = (
         [f"the in-domain set is a sample of {sampled}: noise in it biases partial correlations upward"]
         if sampled
@@ -105,45 +110,45 @@ def _describe_run(folder: RunFolder) -> dict[str, Any]:
     )
     return {
         "name": folder.name,
-        "run_id": spec.get("run_id"),
-        "model": spec["model"]["label"],
-        "train_set": spec["train_set"],
-        "shots": spec["shots"],
-        "seed": spec["seed"],
-        "pattern": spec["pattern"].get("text", ""),
-        "answers": list(spec["pattern"].get("answers", [])),
-        "recipe": {**spec.get("recipe", {}), **{f"lora {k}": v for k, v in spec.get("lora", {}).items()}},
+        "run_id": spec.run_id,
+        "model": spec.model.label,
+        "train_set": spec.train_set,
+        "shots": spec.shots,
+        "seed": spec.seed,
+        "pattern": spec.pattern.text,
+        "answers": list(spec.pattern.answers),
+        "recipe": {**(spec.recipe or {}), **{f"lora {k}": v for k, v in (spec.lora or {}).items()}},
         "evaluation": evaluation,
-        "steps": sorted({line["step"] for line in scores}),
+        "steps": sorted({score.step for score in scores}),
         "status": folder.status,
-        "draw_hash": spec.get("draw_hash"),
+        "draw_hash": spec.draw_hash,
         "versions": {"oodles": env.get("oodles"), "python": env.get("python"), **env.get("packages", {})},
         "device": env.get("device"),
         "threads": env.get("threads"),
-        "caveats": [*unfinished, *unknown, *caveats, *cut, *_tied(scores), *_allowed(folder.root)],
+        "caveats": [*unfinished, *unknown, *caveats, *cut, *_tied(scores), *_allowed(folder.study)],
     }
 
 
-def _tied(scores: Sequence[Mapping[str, Any]]) -> list[str]:
+def _tied(scores: Sequence[Score]) -> list[str]:
     """Test sets with decisions that only the order of the answers made, if they are notable at some step."""
-    most: dict[str, Mapping[str, Any]] = {}
-    for line in scores:
-        held = most.get(line["test_set"])
-        if line.get("ties") and (held is None or line["ties"] / line["n"] > held["ties"] / held["n"]):
-            most[line["test_set"]] = line
+    most: dict[str, tuple[int, Score]] = {}
+    for score in scores:
+        ties, held = score.ties, most.get(score.test_set)
+        if ties and (held is None or ties / score.n > held[0] / held[1].n):
+            most[score.test_set] = ties, score
     return [
-        f"{name}: {line['ties']} of {line['n']} decisions at step {line['step']} are ties, which go to the first answer"
-        for name, line in most.items()
-        if line["ties"] >= TIES * line["n"]
+        f"{name}: {ties} of {score.n} decisions at step {score.step} are ties, which go to the first answer"
+        for name, (ties, score) in most.items()
+        if ties >= TIES * score.n
     ]
 
 
-def _allowed(root: Path) -> list[str]:
+def _allowed(study: StudyFolder) -> list[str]:
     """Audit errors that were found and waved through."""
-    if not (root / "audit.json").is_file():
+    if not study.audit.is_file():
         return []
-    held = sidecar(root / "audit.json")
+    held = sidecar(study.audit)
     if held is None:
-        return ["audit.json is damaged: which audit errors were allowed is not known; run the study again"]
+        return [f"{AUDIT_FILE} is damaged: which audit errors were allowed is not known; run the study again"]
     found = [f for f in held.get("findings", []) if f["severity"] == "error" and f["code"] in held.get("allowed", [])]
     return [f"audit error allowed: {f['where']}: {f['text']} [{f['code']}]" for f in found]

@@ -17,19 +17,13 @@ import numpy as np
 from oodles.contracts import Predictions, Role, role_of
 from oodles.errors import StoreError, first_line, nearest, some
 from oodles.files import read_frame
-from oodles.store.folder import (
-    RunFolder,
-    Scores,
-    members_file,
-    read_json,
-    read_scores,
-    read_spec,
-    records_are_whole,
-    records_file,
-    run_names,
-    scan_scores,
-)
+from oodles.store.claim import slices_of
+from oodles.store.folder import RunFolder, StudyFolder, study_folder
+from oodles.store.members import read_members
 from oodles.store.metrics import metrics
+from oodles.store.records import records_are_whole, records_file
+from oodles.store.scores import Score, Scores, read_scores, scan_scores
+from oodles.store.spec import read_spec
 from oodles.suite.slices import Members, Slice, is_slice, resolve_slice, strata_of
 
 if TYPE_CHECKING:  # slow to load, and most commands only look at the folder
@@ -66,8 +60,8 @@ def read_runs(root: str | Path, test_sets: Sequence[str] | None = None) -> pd.Da
         abouts, parts, owners = [], [], []
         for number, (run, about, scores) in enumerate(committed_runs(folder, notes)):
             abouts.append(about)
-            for line in scores.lines:
-                found = list(wanted.parts(run, line, notes))
+            for score in scores.scores:
+                found = list(wanted.parts(run, score, notes))
                 parts += found
                 owners += [number] * len(found)
         wanted.complain()
@@ -119,17 +113,17 @@ def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd
     with opened(root) as folder:
         wanted, notes = Wanted.read(folder, test_sets), Notes()
         for run, _, scores in committed_runs(folder, notes):
-            for line in scores.lines:
-                whole = wanted.whole(line)
-                parts = [(one.name, inside) for one, inside, _ in wanted.slices_of(line)]
-                frame = read_record(run, line, notes) if whole or parts else None
+            for score in scores.scores:
+                whole = wanted.whole(score)
+                parts = [(one.name, inside) for one, inside, _ in wanted.slices_of(score)]
+                frame = read_record(run, score, notes) if whole or parts else None
                 if frame is None:
                     continue
                 parts = [(n, inside) for n, inside in parts if len(inside) == len(frame)]  # else told by read_runs
-                for name, inside in [(line["test_set"], None)] * whole + parts:
-                    layout = wanted.layout(line, inside, partial(tuple, frame["example"]))
+                for name, inside in [(score.test_set, None)] * whole + parts:
+                    layout = wanted.layout(score, inside, partial(tuple, frame["example"]))
                     part = frame if inside is None else frame[inside]
-                    own = {"run": run.name, "step": line["step"], "test_set": name, "item": layout.items}
+                    own = {"run": run.name, "step": score.step, "test_set": name, "item": layout.items}
                     frames.append(part.assign(**own, stratum=layout.strata))
     if not frames and not notes.missing:
         raise notes.nothing(Path(root), "records")
@@ -142,14 +136,15 @@ def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd
 
 def committed_runs(root: Path, notes: Notes) -> Iterator[tuple[RunFolder, dict[str, Any], Scores]]:
     """Every run that can be read, what the long table says of it, and its committed lines."""
-    for folder in (RunFolder(root / "runs" / name) for name in run_names(root)):
+    study = study_folder(root)
+    for folder in map(study.run, study.run_names):
         if not folder.spec.is_file():
             if folder.has_results:
                 notes.add(f"{folder.path}: left out, it has scores, but no spec.json; restore it")
             continue
         try:
             about, scores = run_columns(folder), scan_scores(folder)
-        except (StoreError, KeyError) as error:
+        except StoreError as error:
             notes.add(f"{folder.path}: left out, what it was or scored cannot be read ({error})")
             continue
         notes.lost += scores.lost
@@ -161,13 +156,13 @@ def run_columns(folder: RunFolder) -> dict[str, Any]:
     spec = read_spec(folder)
     return {
         "run": folder.name,
-        "model": spec["model"]["label"],
-        "train_set": spec["train_set"],
-        "shots": spec["shots"],
-        "seed": spec["seed"],
-        "pattern": spec["pattern"]["name"],
-        "data_seed": spec["data_seed"],
-        "suite": spec["suite"],
+        "model": spec.model.label,
+        "train_set": spec.train_set,
+        "shots": spec.shots,
+        "seed": spec.seed,
+        "pattern": spec.pattern.name,
+        "data_seed": spec.data_seed,
+        "suite": spec.suite,
     }
 
 
@@ -184,9 +179,9 @@ class Notes:
     def add_missing(self, folder: RunFolder) -> None:
         """A run lacks records: all it lacks are counted, also those that nobody asks for, e.g. of a shared step 0."""
         if folder.name not in self.missing:
-            lines = read_scores(folder)
-            absent = sum(not records_file(folder, line).exists() for line in lines)
-            self.missing[folder.name] = f"{absent} of {len(lines)}"
+            scores = read_scores(folder)
+            absent = sum(not records_file(folder, score).exists() for score in scores)
+            self.missing[folder.name] = f"{absent} of {len(scores)}"
 
     def nothing(self, root: Path, what: str) -> StoreError:
         """Why there is nothing to read."""
@@ -263,7 +258,7 @@ class Layout:
 class Wanted:
     """Which test sets and slices are read, and the members they are read with."""
 
-    root: Path
+    study: StudyFolder
     names: tuple[str, ...] | None  # None: every set
     slices: tuple[str, ...]
     members: dict[str, Members] = field(default_factory=dict)
@@ -272,32 +267,30 @@ class Wanted:
 
     @classmethod
     def read(cls, root: Path, names: Sequence[str] | None) -> Wanted:
+        study = StudyFolder(root)
         if names is not None:
-            return cls(root, tuple(n for n in names if not is_slice(n)), tuple(filter(is_slice, names)))
-        held = read_json(root / "study.json") if (root / "study.json").is_file() else {}
-        return cls(root, None, tuple(held.get("slices", ())))
+            return cls(study, tuple(n for n in names if not is_slice(n)), tuple(filter(is_slice, names)))
+        return cls(study, None, slices_of(study))
 
-    def parts(self, folder: RunFolder, line: Mapping[str, Any], notes: Notes) -> Iterator[_Part]:
+    def parts(self, folder: RunFolder, score: Score, notes: Notes) -> Iterator[_Part]:
         """The set itself if it is wanted, and every wanted slice of it."""
-        self.seen.add(line["test_set"])
-        step = line["step"]
-        if self.whole(line):
+        self.seen.add(score.test_set)
+        if self.whole(score):
             yield _Part(
-                step=step,
-                test_set=line["test_set"],
-                role=line["role"],
-                n=line["n"],
-                metrics=line["metrics"],
-                chance=self._chance(line),
+                step=score.step,
+                test_set=score.test_set,
+                role=score.role,
+                n=score.n,
+                metrics=score.metrics,
+                chance=self._chance(score),
             )
-        for one, inside, members in self.slices_of(line):
-            frame = read_record(folder, line, notes)
+        for one, inside, members in self.slices_of(score):
+            frame = read_record(folder, score, notes)
             if frame is None:
                 return
             if len(frame) != len(inside):
-                notes.add(
-                    f"{members_file(self.root, line['test_set'], line['prompts'])}: of another set; lost: {one.name}"
-                )
+                path = self.study.members(score.test_set, score.prompts)
+                notes.add(f"{path}: of another set; lost: {one.name}")
                 return
             scores = [c for c in frame.columns if c.startswith("score:")]
             found = Predictions(
@@ -307,9 +300,9 @@ class Wanted:
                 scores=frame.loc[inside, scores].to_numpy(np.float64),
                 gold=np.array(members.gold, dtype=np.int64)[inside],
             )
-            train_set = line["test_set"] if line["role"] == "in_domain" else ""
+            train_set = score.test_set if score.role == "in_domain" else ""
             yield _Part(
-                step=step,
+                step=score.step,
                 test_set=one.name,
                 role=role_of(one.name, train_set),
                 n=int(inside.sum()),
@@ -320,32 +313,32 @@ class Wanted:
                 about={"slice_of": one.parent, "slice": str(one)},
             )
 
-    def whole(self, line: Mapping[str, Any]) -> bool:
+    def whole(self, score: Score) -> bool:
         """Whether the whole set is wanted; the in-domain one always is, because the others are compared with it."""
-        return self.names is None or line["test_set"] in self.names or line["role"] == "in_domain"
+        return self.names is None or score.test_set in self.names or score.role == "in_domain"
 
-    def slices_of(self, line: Mapping[str, Any]) -> Iterator[tuple[Slice, Any, Members]]:
+    def slices_of(self, score: Score) -> Iterator[tuple[Slice, Any, Members]]:
         """The wanted slices of an evaluation, each with the examples that belong to it."""
         for name in self.slices:
-            if name.partition("/")[0] != line["test_set"]:
+            if name.partition("/")[0] != score.test_set:
                 continue
-            members = self._members(line["test_set"], line["prompts"])
+            members = self._members(score)
             one = resolve_slice(name, members.columns)
             inside = one.mask(members)
             if inside.any():
                 yield one, inside, members
 
-    def _members(self, test_set: str, prompts: str) -> Members:
-        if prompts not in self.members:
-            self.members[prompts] = read_members(members_file(self.root, test_set, prompts), test_set, prompts)
-        return self.members[prompts]
+    def _members(self, score: Score) -> Members:
+        if score.prompts not in self.members:
+            self.members[score.prompts] = read_members(self.study, score.test_set, score.prompts)
+        return self.members[score.prompts]
 
-    def layout(self, line: Mapping[str, Any], inside: Any, ids: Callable[[], Iterable[str]]) -> Layout:
+    def layout(self, score: Score, inside: Any, ids: Callable[[], Iterable[str]]) -> Layout:
         """The examples of an evaluation, or of a slice of it, with what belongs together; `ids` as the records say."""
-        key = (line["prompts"], None if inside is None else inside.tobytes())
+        key = (score.prompts, None if inside is None else inside.tobytes())
         if key not in self.layouts:
             try:
-                members = self._members(line["test_set"], line["prompts"])
+                members = self._members(score)
             except StoreError:  # the run's shots, or an older folder: examples stand alone
                 alone = tuple(ids())
                 self.layouts[key] = Layout(ids=alone, columns={}, items=np.arange(len(alone)))
@@ -353,57 +346,39 @@ class Wanted:
                 self.layouts[key] = Layout.of(members, inside)
         return self.layouts[key]
 
-    def _chance(self, line: Mapping[str, Any]) -> float:
+    def _chance(self, score: Score) -> float:
         """Chance on a whole set; not known where the file of its members is gone, or one answer is always right."""
-        if not members_file(self.root, line["test_set"], line["prompts"]).is_file():
+        if not self.study.members(score.test_set, score.prompts).is_file():
             return float("nan")
-        best = _best_constant(np.array(self._members(line["test_set"], line["prompts"]).gold))
+        best = _best_constant(np.array(self._members(score).gold))
         return best if best < 1 else float("nan")
 
     def complain(self) -> None:
         """A name that no run has evaluated is an error, not an empty answer."""
         for name in (*(self.names or ()), *self.slices):
             if name.partition("/")[0] not in self.seen and self.seen:
-                raise StoreError(f"{self.root}: no scores of test set '{name}'; {nearest(name, self.seen)}")
+                raise StoreError(f"{self.study}: no scores of test set '{name}'; {nearest(name, self.seen)}")
 
 
 def _best_constant(gold: Any) -> float:
     return float(np.bincount(gold).max() / len(gold))
 
 
-def read_members(path: Path, test_set: str, prompts: str) -> Members:
-    """Who belongs to a rendered set."""
-    frame = _frame(path, "its slices cannot be read; run the study again to write it anew")
-    if found := _misfit_members(frame):
-        raise StoreError(f"{path}: {found}; run the study again to write it anew")
-    columns = [c for c in frame.columns if c.startswith("slice:")]
-    return Members(
-        test_set=test_set,
-        prompts=prompts,
-        ids=tuple(frame["example"]),
-        gold=tuple(map(int, frame["gold"])),
-        items=tuple(map(int, frame["item"])) if "item" in frame.columns else (),
-        columns={c.removeprefix("slice:"): tuple(map(str, frame[c])) for c in columns},
-    )
-
-
-def read_record(
-    folder: RunFolder, line: Mapping[str, Any], notes: Notes, columns: list[str] | None = None
-) -> pd.DataFrame | None:
+def read_record(folder: RunFolder, score: Score, notes: Notes, columns: list[str] | None = None) -> pd.DataFrame | None:
     """The records of an evaluation, or these columns of them; None, and a note, if they are damaged."""
-    path = records_file(folder, line)
+    path = records_file(folder, score)
     if not path.exists():
         notes.add_missing(folder)
         return None
     try:
-        if not records_are_whole(folder, line):
+        if not records_are_whole(folder, score):
             raise StoreError(f"{path}: damaged or missing; `oodles run --verify` evaluates it again")
         frame = _frame(path, "`oodles run --verify` evaluates it again", columns)
-        if problem := _misfit_records(frame, line["n"], columns):
+        if problem := _misfit_records(frame, score.n, columns):
             raise StoreError(f"{path}: {problem}; `oodles run --verify` evaluates it again")
         return frame
     except StoreError as error:
-        notes.add(f"{error}; lost: the records of step {line['step']}, test set '{line['test_set']}'")
+        notes.add(f"{error}; lost: the records of step {score.step}, test set '{score.test_set}'")
         return None
 
 
@@ -418,12 +393,6 @@ def _misfit_records(frame: pd.DataFrame, n: int, columns: Sequence[str] | None =
     if "example" in kinds and frame["example"].isna().any():
         return "columns of other kinds than records have"
     return "" if len(frame) == n else f"{len(frame)} records, expected {n}"
-
-
-def _misfit_members(frame: pd.DataFrame) -> str:
-    if not {"example", "gold"} <= set(frame.columns):
-        return f"columns {some(frame.columns)}, expected example and gold"
-    return "" if frame["gold"].dtype.kind in "iu" else f"column gold holds {frame['gold'].dtype}, expected numbers"
 
 
 def _frame(path: Path, advice: str, columns: list[str] | None = None) -> pd.DataFrame:

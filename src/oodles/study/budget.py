@@ -28,7 +28,6 @@ from oodles.study.footprint import Footprint, device_name, draw_footprint, resid
 from oodles.study.grid import Grid
 from oodles.study.preview import Would
 from oodles.suite.patterns import render
-from oodles.suite.render import render_sets
 
 UTILISATION = (0.3, 0.8)  # of the rate that matrix products alone reach
 CHARACTERS_PER_TOKEN = 4.3  # of English prompts, where the tokenizer is not here
@@ -227,9 +226,7 @@ def _work(
         spec, reader, key = job.spec, models[job.spec.model], (job.spec.pattern.name, job.spec.train_set)
         say(f"counting tokens of {spec.name}")
         if key not in rendered:
-            rendered[key] = _keyed(
-                one.prompts for one in render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation)
-            )
+            rendered[key] = _keyed(one.prompts for one in grid.test_sets(spec))
         own = _keyed([render(spec.pattern, job.draw.examples, SHOTS)] if spec.evaluation.shots else [])
         sizes = {at: reader.size(at, prompts) for at, prompts in (rendered[key] | own).items()}
         taken = frozenset(donors.setdefault(spec.model, {}).keys() & sizes.keys())

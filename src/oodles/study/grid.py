@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from oodles.contracts import (
     Draw,
@@ -29,7 +29,7 @@ from oodles.runs.schedule import schedule_of
 from oodles.suite.draw import draw_from, group
 from oodles.suite.load import check_pattern, load_suite, pattern_for, pattern_of, select_test_sets, train_set_of
 from oodles.suite.patterns import render
-from oodles.suite.render import check_slices
+from oodles.suite.render import Rendered, Renderer, check_slices
 from oodles.suite.sources import load_examples, set_hash
 
 
@@ -41,6 +41,15 @@ class Grid:
     suite: Suite
     jobs: tuple[PlannedRun, ...]
     caveats: tuple[str, ...]
+    renderer: Renderer
+
+    def test_sets(self, spec: RunSpec) -> tuple[Rendered, ...]:
+        """The test sets that a run shares with others; each is rendered once per grid."""
+        return self.renderer.sets(spec.pattern, spec.train_set, spec.evaluation)
+
+    def rendered(self, job: PlannedRun) -> tuple[Rendered, ...]:
+        """All that a run is evaluated on: the test sets, and its own shots if they are asked for."""
+        return self.renderer.sets(job.spec.pattern, job.spec.train_set, job.spec.evaluation, job.draw.examples)
 
 
 def expand(study: Study) -> Grid:
@@ -52,63 +61,88 @@ def expand(study: Study) -> Grid:
     models = [resolve_model(m, study.folder, study.sources.get(m)) for m in study.models]
     train = {name: load_examples(suite, train_set_of(suite, name)) for name in study.train_sets}
     _check_test_sets(suite, study)
-    hashes = {name: set_hash(examples) for name, examples in train.items()}
-    recipes = {m: replace(study.recipe, precision=precision_of(m, study.recipe.precision)) for m in models}
     data_seeds: tuple[int | None, ...] = (None,) if study.data_seeds == "seed" else study.data_seeds
     cells = product(models, study.train_sets, patterns, study.shots, study.seeds, data_seeds)
-    drawn: dict[tuple[str, int, int], Draw] = {}  # runs of several models share their draws
-    groups = {name: group(examples) for name, examples in train.items()}
-    jobs = tuple(_job(study, suite, groups, hashes, recipes, drawn, *cell) for cell in cells)
+    planner = _Planner(
+        study=study,
+        suite=suite,
+        groups={name: group(examples) for name, examples in train.items()},
+        hashes={name: set_hash(examples) for name, examples in train.items()},
+        recipes={m: replace(study.recipe, precision=precision_of(m, study.recipe.precision)) for m in models},
+    )
+    jobs = tuple(planner.job(_Cell(*cell)) for cell in cells)
     repeated = {name for name, count in Counter(job.spec.name for job in jobs).items() if count > 1}
     if repeated:
         raise ConfigError(
             f"study {study.name}: two runs are named '{min(repeated)}'; list each model, seed and size once"
         )
-    return Grid(study=study, suite=suite, jobs=jobs, caveats=_caveats(study))
+    return Grid(study=study, suite=suite, jobs=jobs, caveats=_caveats(study), renderer=Renderer(suite))
 
 
-def _job(
-    study: Study,
-    suite: Suite,
-    train: Mapping[str, Mapping[str, list[Example]]],
-    hashes: Mapping[str, str],
-    recipes: Mapping[ModelSpec, Recipe],
-    draws: dict[tuple[str, int, int], Draw],
-    model: ModelSpec,
-    train_set: str,
-    pattern: Pattern,
-    shots: int,
-    seed: int,
-    data_seed: int | None,
-) -> PlannedRun:
-    key = (train_set, shots, seed if data_seed is None else data_seed)
-    if key not in draws:
-        draws[key] = draw_from(train[train_set], *key, nested=study.draw == "nested")
-    drawn = draws[key]
-    used = pattern_for(suite, suite.train_sets[train_set], pattern)
-    draw_hash = drawn.hash
-    if callable(used.text):  # its source does not say all: what it writes does
-        draw_hash = content_hash([drawn.hash, render(used, drawn.examples, train_set).hash])
-    parts = [model.label, train_set, seed, shots]
-    parts += [pattern.name] if len(study.patterns) > 1 else []
-    parts += [f"d{data_seed}"] if len(study.data_seeds) > 1 and data_seed is not None else []
-    spec = RunSpec(
-        name=check_name("_".join(map(str, parts)), f"study {study.name}: the name of a run"),
-        model=model,
-        suite=suite.name,
-        train_set=train_set,
-        train_hash=hashes[train_set],
-        draw_hash=draw_hash,
-        pattern=used,
-        shots=shots,
-        seed=seed,
-        data_seed=drawn.data_seed,
-        lora=study.lora,
-        recipe=recipes[model],
-        evaluation=study.evaluation,
-    )
-    schedule_of(spec)  # a step beyond the end is an error now, not after an hour
-    return PlannedRun(spec=spec, draw=drawn)
+class _Cell(NamedTuple):
+    """Where a run stands in the grid."""
+
+    model: ModelSpec
+    train_set: str
+    pattern: Pattern
+    shots: int
+    seed: int
+    data_seed: int | None  # None: the seed
+
+    @property
+    def draw(self) -> tuple[str, int, int]:
+        """What decides the draw."""
+        return self.train_set, self.shots, self.seed if self.data_seed is None else self.data_seed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planner:
+    """Settles the runs of a study; what several of them share is made once."""
+
+    study: Study
+    suite: Suite
+    groups: Mapping[str, Mapping[str, list[Example]]]  # train sets by label
+    hashes: Mapping[str, str]  # of whole train sets
+    recipes: Mapping[ModelSpec, Recipe]
+    draws: dict[tuple[str, int, int], Draw] = field(default_factory=dict)
+
+    def job(self, cell: _Cell) -> PlannedRun:
+        drawn = self._draw(cell)
+        pattern = pattern_for(self.suite, self.suite.train_sets[cell.train_set], cell.pattern)
+        draw_hash = drawn.hash
+        if callable(pattern.text):  # its source does not say all: what it writes does
+            draw_hash = content_hash([drawn.hash, render(pattern, drawn.examples, cell.train_set).hash])
+        spec = RunSpec(
+            name=self._name(cell),
+            model=cell.model,
+            suite=self.suite.name,
+            train_set=cell.train_set,
+            train_hash=self.hashes[cell.train_set],
+            draw_hash=draw_hash,
+            pattern=pattern,
+            shots=cell.shots,
+            seed=cell.seed,
+            data_seed=drawn.data_seed,
+            lora=self.study.lora,
+            recipe=self.recipes[cell.model],
+            evaluation=self.study.evaluation,
+        )
+        schedule_of(spec)  # a step beyond the end is an error now, not after an hour
+        return PlannedRun(spec=spec, draw=drawn)
+
+    def _draw(self, cell: _Cell) -> Draw:
+        """The shots; runs of several models share them."""
+        key = cell.draw
+        if key not in self.draws:
+            self.draws[key] = draw_from(self.groups[cell.train_set], *key, nested=self.study.draw == "nested")
+        return self.draws[key]
+
+    def _name(self, cell: _Cell) -> str:
+        study = self.study
+        parts = [cell.model.label, cell.train_set, cell.seed, cell.shots]
+        parts += [cell.pattern.name] if len(study.patterns) > 1 else []
+        parts += [f"d{cell.data_seed}"] if len(study.data_seeds) > 1 and cell.data_seed is not None else []
+        return check_name("_".join(map(str, parts)), f"study {study.name}: the name of a run")
 
 
 def select(grid: Grid, only: Sequence[str] = (), shots: Sequence[int] = ()) -> Grid:
@@ -127,7 +161,7 @@ def select(grid: Grid, only: Sequence[str] = (), shots: Sequence[int] = ()) -> G
     )
     if not jobs:
         raise ConfigError(f"--only {' '.join(only)} --shots {' '.join(map(str, shots))}: no run has both")
-    return Grid(study=grid.study, suite=grid.suite, jobs=jobs, caveats=grid.caveats)
+    return replace(grid, jobs=jobs)
 
 
 def _matches(job: PlannedRun, pattern: str) -> bool:

@@ -13,22 +13,14 @@ from oodles.model.load import model_path, require_training
 from oodles.runs.events import show_on
 from oodles.runs.progress import Progress, say
 from oodles.runs.stopping import stop_on_signals
-from oodles.store.folder import (
-    RunFolder,
-    check_folder,
-    check_identity,
-    check_members,
-    check_same_run,
-    claim_folder,
-    mend_members,
-    plan_runs,
-)
-from oodles.store.locks import held_briefly
+from oodles.store.claim import check_folder, claim_folder, plan_runs
+from oodles.store.folder import StudyFolder
+from oodles.store.members import check_members, mend_members
+from oodles.store.spec import check_identity, check_same_run
 from oodles.study.check import audit_grid
 from oodles.study.grid import Grid, expand, select
 from oodles.study.load import load_study
 from oodles.study.worker import How, Outcome, check_alone, run_missing
-from oodles.suite.render import render_sets
 from oodles.suite.slices import Members
 from oodles.trouble import staying
 
@@ -93,7 +85,7 @@ def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
     check_alone()
     study = grid.study
     ids = check_place(grid, root)
-    to_do = sum(RunFolder(root / "runs" / job.spec.name).status != "done" for job in grid.jobs)
+    to_do = sum(StudyFolder(root).run(job.spec.name).status != "done" for job in grid.jobs)
     say(f"study {study.name}: {to_do} of {len(grid.jobs)} runs to do in {root}; loading torch")
     require_training("oodles run")
     for spec in {job.spec.model: job.spec for job in grid.jobs}.values():
@@ -103,27 +95,28 @@ def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
     allowed = (*study.allow, *allow)
     stop_on_errors(audit, allowed)
     members = members_of(grid)
-    check_members(root, members)
-    with held_briefly(root / ".study.lock"):
-        claim_folder(root, study.name, grid.suite.name, ids, suite_file=grid.suite.file)
-        check_members(root, members)  # of what was written anew, too
-        plan_runs(root, [job.spec.name for job in grid.jobs])
-        mend_members(root, members)
-        write_json(root / "audit.json", {**audit.as_dict(), "allowed": list(allowed)})
+    folder = StudyFolder(root)
+    check_members(folder, members)
+    with folder.locked():
+        claim_folder(folder, study.name, grid.suite.name, ids, suite_file=grid.suite.file)
+        check_members(folder, members)  # of what was written anew, too
+        plan_runs(folder, [job.spec.name for job in grid.jobs])
+        mend_members(folder, members)
+        write_json(folder.audit, {**audit.as_dict(), "allowed": list(allowed)})
 
 
 def check_place(grid: Grid, root: Path) -> list[str]:
     """Refuse a folder that is not this study's, or holds other runs under its names; the runs' ids."""
     ids = [job.spec.run_id for job in grid.jobs]
-    check_folder(root, grid.study.name, grid.suite.name, ids)
-    check_identity(root)
+    folder = StudyFolder(root)
+    check_folder(folder, grid.study.name, grid.suite.name, ids)
+    check_identity(folder)
     for job in grid.jobs:
-        check_same_run(RunFolder(root / "runs" / job.spec.name), job.spec)
+        check_same_run(folder.run(job.spec.name), job.spec)
     return ids
 
 
 def members_of(grid: Grid) -> list[Members]:
     """Who belongs to each test set that a study evaluates."""
     specs = {(job.spec.pattern.name, job.spec.train_set): job.spec for job in grid.jobs}.values()
-    rendered = [render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation) for spec in specs]
-    return [one.members for sets in rendered for one in sets]
+    return [one.members for spec in specs for one in grid.test_sets(spec)]

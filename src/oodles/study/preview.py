@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from oodles.contracts import SHOTS, PlannedRun
+from oodles.contracts import PlannedRun
 from oodles.errors import DiskError, StoreError
-from oodles.runs.runner import lacking, same_before_training, start_of, training_work, untrained_of
+from oodles.runs.runner import start_of
 from oodles.runs.schedule import step_count
-from oodles.store.folder import RunFolder, read_scores, records_are_whole
+from oodles.runs.todo import missing_of, same_before_training, training_work, untrained_of
+from oodles.store.folder import RunFolder, StudyFolder
 from oodles.store.locks import is_held, read_lock
+from oodles.store.records import records_are_whole
+from oodles.store.scores import Score, read_scores
 from oodles.study.grid import Grid
 from oodles.study.worker import How, decide
-from oodles.suite.patterns import render
-from oodles.suite.render import characters, render_sets, rendered_hashes
+from oodles.suite.render import characters
 
 Evaluation = tuple[int, str]  # step and test set
 
@@ -45,7 +47,7 @@ class Would:
 
 def preview(grid: Grid, root: Path, how: How) -> tuple[Would, ...]:
     """Every run of a grid, as one process would go through them; a run that would be tried is taken to succeed."""
-    folders = [RunFolder(root / "runs" / job.spec.name) for job in grid.jobs]
+    folders = [StudyFolder(root).run(job.spec.name) for job in grid.jobs]
     found: list[Would] = []
     for job, folder in zip(grid.jobs, folders, strict=True):
         try:
@@ -67,20 +69,12 @@ def work_of(grid: Grid, root: Path) -> float:
         planned = preview(grid, root, How())
     except (StoreError, OSError):  # told by whoever does the work
         return 0.0
-    sizes: dict[tuple[str, str], dict[str, float]] = {}
     work = 0.0
     for job, would in zip(grid.jobs, planned, strict=True):
-        if not would.works:
-            continue
-        spec = job.spec
-        key = (spec.pattern.name, spec.train_set)
-        if key not in sizes:
-            sets = render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation)
-            sizes[key] = {one.prompts.name: characters(one.prompts) for one in sets}
-        own = {SHOTS: characters(render(spec.pattern, job.draw.examples, SHOTS))} if spec.evaluation.shots else {}
-        size = sizes[key] | own
-        scored = sum(size[name] for _, name in would.missing) - sum(size[name] for name in would.taken)
-        work += scored + training_work(job, would.steps)
+        if would.works:
+            size = {one.prompts.name: characters(one.prompts) for one in grid.rendered(job)}
+            scored = sum(size[name] for _, name in would.missing) - sum(size[name] for name in would.taken)
+            work += scored + training_work(job, would.steps)
     return work
 
 
@@ -88,14 +82,14 @@ def _would(
     job: PlannedRun, grid: Grid, folder: RunFolder, how: How, folders: Sequence[RunFolder], earlier: Sequence[Would]
 ) -> Would:
     name = folder.name
-    choice, reason = decide(job, grid, folder, how)
+    choice, reason = decide(job.spec, grid.rendered(job), folder, how)
     if choice == "skip":
         return Would(run=name, action="skip")
     if choice == "failed before":
         return Would(run=name, action="leave", reason=f"failed before ({reason}); --retry-failed tries it again")
     if is_held(folder.lock):
         return Would(run=name, action="leave", reason=f"{read_lock(folder.lock)} is at it")
-    missing = lacking(job, grid.suite, folder)
+    missing = missing_of(job.spec, grid.rendered(job), folder)
     untrained, status = untrained_of(missing, folder), folder.status
     if status == "done" and not untrained:
         return Would(run=name, action="score", missing=frozenset(missing))
@@ -114,18 +108,22 @@ def _taken(
     job: PlannedRun, grid: Grid, missing: set[Evaluation], folders: Sequence[RunFolder], earlier: Sequence[Would]
 ) -> frozenset[str]:
     """Test sets whose scores of the untrained model a run would take over: of the first run that has any by then."""
-    wanted = rendered_hashes(grid.suite, job.spec, job.draw.examples)
+    wanted = _hashes(grid, job)
     for place, (other, folder) in enumerate(zip(grid.jobs, folders, strict=True)):
         if other.spec.model != job.spec.model:
             continue
         made = place < len(earlier) and earlier[place].works
         if not made and same_before_training(job.spec, [folder]) is None:
             continue
-        held = {(line["test_set"], line["prompts"]) for line in _at_start(folder)}
-        held |= rendered_hashes(grid.suite, other.spec, other.draw.examples).items() if made else set()
+        held = {(score.test_set, score.prompts) for score in _at_start(folder)}
+        held |= _hashes(grid, other).items() if made else set()
         return frozenset(name for name in wanted if (0, name) in missing and (name, wanted[name]) in held)
     return frozenset()
 
 
-def _at_start(folder: RunFolder) -> list[dict[str, object]]:
-    return [line for line in read_scores(folder) if line["step"] == 0 and records_are_whole(folder, line)]
+def _hashes(grid: Grid, job: PlannedRun) -> dict[str, str]:
+    return {one.prompts.name: one.hash for one in grid.rendered(job)}
+
+
+def _at_start(folder: RunFolder) -> list[Score]:
+    return [score for score in read_scores(folder) if score.step == 0 and records_are_whole(folder, score)]

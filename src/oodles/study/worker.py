@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from oodles.contracts import PlannedRun
-from oodles.disk import write_json
-from oodles.errors import ConfigError, DiskError, OodlesError, StoreError, masked
+from oodles.contracts import RunSpec
+from oodles.errors import ConfigError, DiskError, OodlesError, StoreError
 from oodles.model.load import free_memory
+from oodles.runs.events import Event, Listener
 from oodles.runs.stopping import Stop, Stopped
-from oodles.store.folder import RunFolder, check_spec, is_damaged, keep_draw, log_line, mend_scores, sidecar
+from oodles.runs.todo import RunTask, missing_of
+from oodles.store.damage import is_damaged, mend_scores
+from oodles.store.folder import RunFolder, StudyFolder, log_line
 from oodles.store.locks import release, take
+from oodles.store.outcome import fail_run
+from oodles.store.sidecars import sidecar
+from oodles.store.spec import check_spec, keep_draw
 from oodles.study.grid import Grid
+from oodles.suite.render import Rendered
 from oodles.trouble import disk_trouble, staying
 
 Choice = Literal["skip", "failed before", "run"]
@@ -88,20 +94,22 @@ def check_alone() -> None:
         )
 
 
-def run_missing(grid: Grid, root: Path, how: How, listen: Callable[..., None], stop: Stop) -> Outcome:
+def run_missing(grid: Grid, root: Path, how: How, listen: Listener, stop: Stop) -> Outcome:
     """Go through the runs; each is made by whoever holds its lock.
 
     A run that failed, or whose folder is damaged beyond what the study can write anew, does not stop the others; a disk
     that cannot be written to does.
     """
     tally = _Tally()
-    folders = [RunFolder(root / "runs" / job.spec.name) for job in grid.jobs]
+    folders = [StudyFolder(root).run(job.spec.name) for job in grid.jobs]
     try:
         with staying(root):
             for job, folder in zip(grid.jobs, folders, strict=True):
                 stop.obey()
+                rendered = grid.rendered(job)
+                task = RunTask(job=job, rendered=rendered, folder=folder, earlier=folders, listener=listen, stop=stop)
                 try:
-                    _make(job, grid, folder, how, listen, folders, stop, tally)
+                    _make(task, how, tally)
                 except DiskError:
                     raise
                 except StoreError as error:
@@ -111,29 +119,19 @@ def run_missing(grid: Grid, root: Path, how: How, listen: Callable[..., None], s
     return tally.outcome(root)
 
 
-def _make(
-    job: PlannedRun,
-    grid: Grid,
-    folder: RunFolder,
-    how: How,
-    listen: Callable[..., None],
-    folders: list[RunFolder],
-    stop: Stop,
-    tally: _Tally,
-) -> None:
+def _make(task: RunTask, how: How, tally: _Tally) -> None:
     """Make one run if it is not settled and nobody else is at it."""
-    from oodles.runs.events import Event
-
-    if _settled(job, grid, folder, how, tally):
+    folder = task.folder
+    if _settled(task, how, tally):
         return
     holder = take(folder.lock)
     if holder is not None:
         tally.held.append((folder.name, str(holder)))
         return
     try:
-        if _settled(job, grid, folder, how, tally):  # somebody finished it in the meantime
+        if _settled(task, how, tally):  # somebody finished it in the meantime
             return
-        reason = _try(job, grid, folder, listen, folders, stop, how.verify)
+        reason = _try(task, how.verify)
     finally:
         release(folder.lock)
     free_memory()  # before the next model is loaded; out here no traceback holds this one
@@ -141,27 +139,26 @@ def _make(
         tally.done.append(folder.name)
     else:
         tally.failed.append((folder.name, reason))
-        listen(Event(text=f"{folder.name} failed: {reason}; see {folder.log}"))
+        task.listener(Event(text=f"{folder.name} failed: {reason}; see {folder.log}"))
 
 
-def _settled(job: PlannedRun, grid: Grid, folder: RunFolder, how: How, tally: _Tally) -> bool:
+def _settled(task: RunTask, how: How, tally: _Tally) -> bool:
     """Whether there is nothing to do for a run; if so, it is counted."""
-    choice, reason = decide(job, grid, folder, how)
+    folder = task.folder
+    choice, reason = decide(task.spec, task.rendered, folder, how)
     if choice == "skip":
-        keep_draw(folder, job.draw)
+        keep_draw(folder, task.job.draw)
         tally.skipped.append(folder.name)
     elif choice == "failed before":
         tally.failed_before.append((folder.name, reason))
     return choice != "run"
 
 
-def decide(job: PlannedRun, grid: Grid, folder: RunFolder, how: How) -> tuple[Choice, str]:
+def decide(spec: RunSpec, rendered: Sequence[Rendered], folder: RunFolder, how: How) -> tuple[Choice, str]:
     """What is to be done about a run, and why it failed before; a folder that must be mended first is a StoreError."""
-    from oodles.runs.runner import lacking
-
     status = folder.status
     check_spec(folder)
-    if status == "done" and not lacking(job, grid.suite, folder) and not (how.verify and is_damaged(folder)):
+    if status == "done" and not missing_of(spec, rendered, folder) and not (how.verify and is_damaged(folder)):
         return "skip", ""
     known = sidecar(folder.failed) if status == "failed" and not how.retry else None
     if known:  # a damaged one says nothing: the run is tried again
@@ -169,27 +166,20 @@ def decide(job: PlannedRun, grid: Grid, folder: RunFolder, how: How) -> tuple[Ch
     return "run", ""
 
 
-def _try(
-    job: PlannedRun,
-    grid: Grid,
-    folder: RunFolder,
-    listen: Callable[..., None],
-    folders: list[RunFolder],
-    stop: Stop,
-    verify: bool,
-) -> str | None:
-    """Run one job; the reason if it failed."""
-    from oodles.runs.events import Event
+def _try(task: RunTask, verify: bool) -> str | None:
+    """Make one run; the reason if it failed."""
     from oodles.runs.runner import run_one
 
+    folder = task.folder
+
     def heard(what: Event) -> None:
-        listen(what)
-        stop.obey()
+        task.listener(what)
+        task.stop.obey()
 
     try:
         for lost in mend_scores(folder, missing=verify):
             log_line(folder, lost)
-        run_one(job, grid.suite, folder, heard, folders, stop)
+        run_one(replace(task, listener=heard))
     except Stopped as told:
         log_line(folder, str(told))
         raise
@@ -202,8 +192,7 @@ def _try(
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         if not isinstance(error, OodlesError):
             reason = f"{type(error).__name__}: {reason}"
-        reason = masked(reason)
-        write_json(folder.failed, {"reason": reason, "log": folder.log.name})
+        reason = fail_run(folder, reason)
         log_line(folder, traceback.format_exc())
         return reason
     return None

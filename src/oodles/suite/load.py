@@ -71,7 +71,7 @@ def load_suite(source: str | Path | Suite, folder: str | Path = "", data: str | 
     """
     if isinstance(source, Suite):
         _check_all_names(source, f"suite {shown(source.name)}")
-        return replace(source, data=_data_folder(data), hashes={}) if data else source
+        return replace(source, data=_data_folder(data)) if data else source
     path = _find(source, Path(folder))
     raw = read_toml(path)
     check_schema(raw, SUITE_SCHEMA, path.name)

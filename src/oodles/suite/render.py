@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 
-from oodles.contracts import SHOTS, Evaluation, Example, Pattern, PromptSet, RunSpec, Suite, content_hash, role_of
+from oodles.contracts import SHOTS, DataSet, Evaluation, Example, Pattern, PromptSet, Suite, role_of
 from oodles.suite.load import pattern_for, select_test_sets
 from oodles.suite.patterns import render, shared_field
 from oodles.suite.slices import Members, is_slice, members_of, resolve_slice, slice_columns
@@ -19,35 +19,46 @@ class Rendered:
     prompts: PromptSet
     members: Members
 
-
-def render_sets(
-    suite: Suite, pattern: Pattern, in_domain: str, evaluation: Evaluation, shots: Sequence[Example] = ()
-) -> tuple[Rendered, ...]:
-    """The test sets of a run, rendered, each with its own pattern and limit; its shots last, if they are asked for."""
-    sets = []
-    for data in select_test_sets(suite, evaluation.test_sets):
-        inside = role_of(data.name, in_domain) == "in_domain"
-        limit = evaluation.limit_in_domain if inside else evaluation.limit
-        examples = load_examples(suite, data)
-        used = pattern_for(suite, data, pattern)
-        prompts = render(used, examples, data.name, limit)
-        item = data.item or shared_field(used, examples)
-        sets.append(Rendered(prompts=prompts, members=members_of(prompts, examples, used.name, item)))
-    if evaluation.shots and shots:
-        prompts = render(pattern, shots, SHOTS)
-        sets.append(Rendered(prompts=prompts, members=members_of(prompts, shots, pattern.name)))
-    return tuple(sets)
+    @property
+    def hash(self) -> str:
+        """Of the prompts."""
+        return self.members.prompts
 
 
-def rendered_hashes(suite: Suite, spec: RunSpec, shots: Sequence[Example]) -> dict[str, str]:
-    """The hash of every set that a run evaluates, by name; sets are rendered once for all runs of a loaded suite."""
-    key = content_hash([spec.pattern.identity, spec.train_set, asdict(spec.evaluation)])
-    if key not in suite.hashes:
-        sets = render_sets(suite, spec.pattern, spec.train_set, spec.evaluation)
-        suite.hashes[key] = {r.prompts.name: r.prompts.hash for r in sets}
-    if not spec.evaluation.shots:
-        return suite.hashes[key]
-    return {**suite.hashes[key], SHOTS: render(spec.pattern, shots, SHOTS).hash}
+@dataclass(frozen=True, slots=True)
+class Renderer:
+    """Renders the test sets of a suite, each once for a pattern and a limit; runs share what is equal."""
+
+    suite: Suite
+    kept: dict[tuple[str, Pattern, int | None], Rendered] = field(default_factory=dict, compare=False, repr=False)
+
+    def sets(
+        self, pattern: Pattern, in_domain: str, evaluation: Evaluation, shots: Sequence[Example] = ()
+    ) -> tuple[Rendered, ...]:
+        """The test sets of a run, each with its own pattern and limit; its shots last, if they are asked for."""
+        sets = []
+        for data in select_test_sets(self.suite, evaluation.test_sets):
+            inside = role_of(data.name, in_domain) == "in_domain"
+            limit = evaluation.limit_in_domain if inside else evaluation.limit
+            sets.append(self._set(data, pattern_for(self.suite, data, pattern), limit))
+        if evaluation.shots and shots:
+            prompts = render(pattern, shots, SHOTS)
+            sets.append(Rendered(prompts=prompts, members=members_of(prompts, shots, pattern.name)))
+        return tuple(sets)
+
+    def _set(self, data: DataSet, pattern: Pattern, limit: int | None) -> Rendered:
+        key = (data.name, pattern, limit)
+        if key not in self.kept:
+            examples = load_examples(self.suite, data)
+            prompts = render(pattern, examples, data.name, limit)
+            item = data.item or shared_field(pattern, examples)
+            self.kept[key] = Rendered(prompts=prompts, members=members_of(prompts, examples, pattern.name, item))
+        return self.kept[key]
+
+
+def render_sets(suite: Suite, pattern: Pattern, in_domain: str, evaluation: Evaluation) -> tuple[Rendered, ...]:
+    """The test sets of one run, for which nothing is shared."""
+    return Renderer(suite).sets(pattern, in_domain, evaluation)
 
 
 def characters(prompts: PromptSet) -> float:

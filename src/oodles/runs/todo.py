@@ -1,0 +1,83 @@
+"""What of a run is still to be done: the evaluations that are missing, and the steps that must be trained for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from oodles.contracts import PlannedRun, RunSpec
+from oodles.errors import StoreError
+from oodles.runs.events import Listener
+from oodles.runs.schedule import passes, schedule_of
+from oodles.runs.stopping import Stop
+from oodles.store.environment import environment
+from oodles.store.folder import RunFolder
+from oodles.store.scores import read_scores
+from oodles.store.sidecars import sidecar
+from oodles.store.spec import read_spec
+from oodles.suite.patterns import render
+from oodles.suite.render import Rendered, characters
+
+TRAINING_COST = 3.5  # per character, against scoring: measured on the embedded model and suite
+Missing = set[tuple[int, str]]  # step and test set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTask:
+    """A run that is to be made: what is trained, what it is evaluated on, and where it goes."""
+
+    job: PlannedRun
+    rendered: Sequence[Rendered]  # its test sets
+    folder: RunFolder
+    earlier: Sequence[RunFolder]  # runs whose scores of the untrained model may be taken over
+    listener: Listener
+    stop: Stop
+
+    @property
+    def spec(self) -> RunSpec:
+        return self.job.spec
+
+    def missing(self) -> Missing:
+        """What is not committed now."""
+        return missing_of(self.spec, self.rendered, self.folder)
+
+
+def missing_of(spec: RunSpec, rendered: Sequence[Rendered], folder: RunFolder) -> Missing:
+    """What of a run's evaluations is not committed: step and test set."""
+    committed = {score.key for score in read_scores(folder)}
+    return {
+        (step, one.prompts.name)
+        for step in schedule_of(spec)
+        for one in rendered
+        if (step, one.prompts.name, one.hash) not in committed
+    }
+
+
+def untrained_of(missing: Missing, folder: RunFolder) -> list[int]:
+    """The steps that must be trained for what is missing: no adapter of theirs was kept."""
+    return sorted({step for step, _ in missing if not folder.adapter(step).is_dir()})
+
+
+def training_work(job: PlannedRun, steps: int) -> float:
+    """The work of so many steps, as if it were scoring: a step goes forward and back, and shares no prefixes."""
+    spec = job.spec
+    shots = render(spec.pattern, job.draw.examples, spec.train_set)
+    return TRAINING_COST * passes(spec.shots, spec.recipe, steps) * characters(shots)
+
+
+def same_before_training(spec: RunSpec, earlier: Sequence[RunFolder]) -> RunFolder | None:
+    """A finished run that starts from the same model on the same kind of machine.
+
+    A fresh LoRA adapter adds exactly zero, so their scores at step 0 are equal to the bit and are computed once.
+    """
+    wanted = (spec.model, spec.recipe.precision, spec.evaluation.batch_tokens, environment())
+    return next((folder for folder in earlier if folder.done.is_file() and _before_training(folder) == wanted), None)
+
+
+def _before_training(folder: RunFolder) -> tuple[Any, ...] | None:
+    """What decides a run's scores at step 0; None if that cannot be read."""
+    try:
+        return *read_spec(folder).before_training, sidecar(folder.env)
+    except StoreError:
+        return None

@@ -1,0 +1,115 @@
+"""study.json: which study a folder belongs to, and which runs it asks for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from oodles.disk import write_json
+from oodles.errors import StoreError
+from oodles.store.folder import STORE_SCHEMA, STUDY_FILE, RunFolder, StudyFolder
+from oodles.store.members import all_members, key_of
+from oodles.store.scores import read_scores
+from oodles.store.sidecars import read_json, sidecar
+from oodles.store.spec import StoredSpec, glance_at_spec
+from oodles.suite.slices import is_slice
+
+
+def claim_folder(study: StudyFolder, name: str, suite: str, ids: Sequence[str] = (), *, suite_file: str = "") -> None:
+    """Make a folder that of this study, or refuse it if it holds another; a damaged study.json is written anew.
+
+    The file of a suite of one's own is kept as it is found from the folder, so that both can be moved together.
+    """
+    check_folder(study, name, suite, ids)
+    if sidecar(study.file) is None:
+        known = _remembered(study)
+        if suite_file:
+            known["suite_file"] = os.path.relpath(Path(suite_file).resolve(), study.path.resolve())
+        write_json(study.file, {"schema": STORE_SCHEMA, "study": name, "suite": suite, **known})
+
+
+def check_folder(study: StudyFolder, name: str, suite: str, ids: Sequence[str] = ()) -> None:
+    """Refuse a folder that holds another study or anything else, without touching it.
+
+    Where `study.json` is lost or damaged, the runs say whose folder it is: those of the study have one of its `ids`.
+    """
+    strange = study.is_strange
+    held = sidecar(study.file) if study.path.is_dir() else None  # looked for last: another run may begin right now
+    if held is None:
+        if strange and not _known_by_runs(study, suite, ids):
+            damaged = f"{STUDY_FILE} is damaged, and no run there is of this study"
+            what = damaged if study.is_study else "not empty and no oodles study"
+            raise StoreError(f"{study}: {what}; choose another --out")
+        return
+    if (held.get("study"), held.get("suite")) != (name, suite):
+        other = f"study '{held.get('study')}' on suite '{held.get('suite')}'"
+        raise StoreError(f"{study}: holds {other}, not '{name}' on '{suite}'; choose another --out")
+
+
+def unclaim_folder(folder: RunFolder) -> None:
+    """Make a study's folder anybody's again, if nobody but the holder of this run has begun anything in it."""
+    study = folder.study
+    if any(study.runs.glob("*")) or any(path != folder.lock for path in study.run_locks):
+        return
+    for path in (study.runs, study.sets):
+        shutil.rmtree(path, ignore_errors=True)
+    study.file.unlink(missing_ok=True)
+
+
+def suite_of(study: StudyFolder) -> str:
+    """The suite that a folder's runs are evaluated on."""
+    return str(read_json(study.file).get("suite"))
+
+
+def suite_file_of(study: StudyFolder) -> str:
+    """The TOML of a suite of one's own, seen from the folder; nothing for a built-in one, and in older folders."""
+    return str(read_json(study.file).get("suite_file", ""))
+
+
+def slices_of(study: StudyFolder) -> tuple[str, ...]:
+    """The slices that the study evaluates."""
+    return tuple(read_json(study.file).get("slices", ())) if study.is_study else ()
+
+
+def planned_runs(study: StudyFolder) -> list[str]:
+    """The runs that the study asks for."""
+    return list(read_json(study.file).get("runs", []))
+
+
+def plan_runs(study: StudyFolder, names: Sequence[str]) -> None:
+    """Remember which runs the study asks for, so that `status` can name those that are missing."""
+    held = read_json(study.file)
+    known = list(dict.fromkeys([*held.get("runs", []), *names]))
+    if known != held.get("runs"):
+        write_json(study.file, {**held, "runs": known})
+
+
+def _known_by_runs(study: StudyFolder, suite: str, ids: Sequence[str]) -> bool:
+    """Whether a folder without a readable `study.json` holds this study: by its runs, or because it holds none yet."""
+    specs = _specs(study).values()
+    if not specs:
+        return study.is_study and not any(read_scores(study.run(name)) for name in study.run_names)
+    if ids:
+        return any(spec.run_id in ids for spec in specs)
+    return all(spec.run_id is None and spec.suite == suite for spec in specs)
+
+
+def _remembered(study: StudyFolder) -> dict[str, Any]:
+    """What `study.json` says of a study, as far as its runs and sets say it too."""
+    specs = _specs(study)
+    asked = [name for spec in specs.values() for name in spec.test_sets]
+    told = {
+        "runs": list(specs),
+        "sets": {key_of(members): members.identity for members in all_members(study) if members.key},
+        "slices": list(dict.fromkeys(filter(is_slice, asked))),
+    }
+    return {key: value for key, value in told.items() if value}
+
+
+def _specs(study: StudyFolder) -> dict[str, StoredSpec]:
+    """The specs that can be read, by run."""
+    specs = {name: glance_at_spec(study.run(name)) for name in study.run_names}
+    return {name: spec for name, spec in specs.items() if spec is not None}

@@ -1,0 +1,70 @@
+"""What counts: an evaluation is committed, taken over from another run, or superseded by a repeated training."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+
+from oodles.contracts import Predictions, PromptSet, Role
+from oodles.disk import put
+from oodles.store.folder import RunFolder
+from oodles.store.metrics import metrics
+from oodles.store.records import records_file, write_records
+from oodles.store.scores import Score, append_score, drop_scores, read_scores
+from oodles.trouble import disk_errors
+
+
+def commit(
+    folder: RunFolder, step: int, prompts: PromptSet, predictions: Predictions, role: Role, *, shortened: int = 0
+) -> Score:
+    """Keep one step x test set: records first, then the one line that makes it count."""
+    file, hashed = folder.records(step, prompts.name), prompts.hash
+    if any(score.step == step and score.test_set == prompts.name for score in read_scores(folder)):
+        file = file.with_name(f"{prompts.name}-{hashed}.parquet")  # the older records stay until this counts
+    checksum = write_records(file, predictions)
+    score = Score(
+        step=step,
+        test_set=prompts.name,
+        role=role,
+        n=len(prompts),
+        limit=prompts.limit,
+        prompts=hashed,
+        shortened=shortened,
+        ties=predictions.ties,
+        metrics={k: None if np.isnan(v) else v for k, v in metrics(predictions).items()},
+        records=file.name,
+        records_crc=checksum,
+    )
+    append_score(folder.scores, score)
+    return score
+
+
+def copy_score(donor: RunFolder, folder: RunFolder, score: Score, role: Role) -> Score:
+    """Take over an evaluation that is known to be the same, e.g. the untrained model's at step 0.
+
+    The role is the new run's own: what is in-domain for one run is OOD for another.
+    """
+    source, target = records_file(donor, score), records_file(folder, score)
+    with put(target) as aside:
+        shutil.copyfile(source, aside)
+    own = replace(score, role=role)
+    append_score(folder.scores, own)
+    return own
+
+
+def supersede(folder: RunFolder, step: int) -> None:
+    """A repeated training took another course: what the earlier one left from a step on no longer counts.
+
+    Its lines are kept aside. A kill in between leaves lines without an adapter, which are compared and dropped anew.
+    """
+    scores = [score for score in read_scores(folder) if score.step >= step]
+    with disk_errors(folder.path):
+        folder.done.unlink(missing_ok=True)
+        for path in folder.adapters:
+            if int(path.name) >= step:
+                shutil.rmtree(path)
+    for score in scores:
+        append_score(folder.superseded, score)
+    drop_scores(folder, step - 1)

@@ -1,0 +1,139 @@
+"""sets/*.parquet: who belongs to each rendered test set, kept once per study; slices are read from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oodles.contracts import SHOTS
+from oodles.disk import write_json
+from oodles.errors import StoreError, first_line, some
+from oodles.files import read_frame
+from oodles.store.folder import StudyFolder
+from oodles.store.parquet import ABOUT, write_parquet
+from oodles.store.sidecars import read_json, sidecar
+from oodles.suite.slices import Members, is_slice
+from oodles.trouble import disk_errors
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ANEW = "run the study again to write it anew"
+
+
+def keep_members(study: StudyFolder, members: Sequence[Members], asked: Sequence[str] = ()) -> None:
+    """Keep who belongs to each rendered set, once per study, and which sets the study evaluates.
+
+    Scores of different data or prompts must not meet under one name: a set that is rendered otherwise than before, at
+    the same limit, is refused. Slices are read from what is kept here.
+    """
+    check_members(study, members)
+    held = read_json(study.file)
+    known = dict(held.get("sets", {}))
+    for one in members:
+        if one.test_set == SHOTS:
+            continue
+        known[key_of(one)] = one.identity
+        _write_members(study.members(one.test_set, one.prompts), one)
+    slices = list(dict.fromkeys([*held.get("slices", []), *filter(is_slice, asked)]))
+    if known != held.get("sets", {}) or slices != held.get("slices", []):
+        write_json(study.file, {**held, "sets": known, "slices": slices})
+
+
+def check_members(study: StudyFolder, members: Sequence[Members]) -> None:
+    """Refuse sets that are not those of the folder's earlier runs, without touching anything."""
+    known = (sidecar(study.file) or {}).get("sets", {})
+    for one in members:
+        was = known.get(key_of(one), one.identity)
+        if was != one.identity and one.test_set != SHOTS:
+            raise StoreError(
+                f"{study}: test set '{one.test_set}' was {was} in earlier runs and is {one.identity} now:"
+                " its data, labels or slices differ; choose another --out, or restore the data it was run with"
+            )
+
+
+def mend_members(study: StudyFolder, members: Sequence[Members]) -> None:
+    """Write anew what is damaged or missing of the sets that the folder's runs were evaluated on."""
+    known = read_json(study.file).get("sets", {})
+    for one in members:
+        path = study.members(one.test_set, one.prompts)
+        if known.get(key_of(one)) != one.identity:
+            continue
+        held = _read_kept(path)
+        if held is None or (held.ids, held.gold, held.identity) != (one.ids, one.gold, one.identity):
+            with disk_errors(path):
+                path.unlink(missing_ok=True)
+            _write_members(path, one)
+
+
+def key_of(members: Members) -> str:
+    """The name of a rendered set in study.json."""
+    return f"{members.test_set} {members.key}"
+
+
+def all_members(study: StudyFolder) -> list[Members]:
+    """Every set that is kept and can be read."""
+    return [one for path in sorted(study.sets.glob("*.parquet")) if (one := _read_kept(path)) is not None]
+
+
+def read_members(study: StudyFolder, test_set: str, prompts: str) -> Members:
+    """Who belongs to a rendered set."""
+    path = study.members(test_set, prompts)
+    try:
+        frame = read_frame(path, page_checksum_verification=True, columns=None)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: cannot be read ({first_line(error)}); its slices cannot be read; {ANEW}") from None
+    if problem := _misfit(frame):
+        raise StoreError(f"{path}: {problem}; {ANEW}")
+    columns = [c for c in frame.columns if c.startswith("slice:")]
+    return Members(
+        test_set=test_set,
+        prompts=prompts,
+        ids=tuple(frame["example"]),
+        gold=tuple(map(int, frame["gold"])),
+        items=tuple(map(int, frame["item"])) if "item" in frame.columns else (),
+        columns={c.removeprefix("slice:"): tuple(map(str, frame[c])) for c in columns},
+    )
+
+
+def _misfit(frame: pd.DataFrame) -> str:
+    if not {"example", "gold"} <= set(frame.columns):
+        return f"columns {some(frame.columns)}, expected example and gold"
+    return "" if frame["gold"].dtype.kind in "iu" else f"column gold holds {frame['gold'].dtype}, expected numbers"
+
+
+def _write_members(path: Path, members: Members) -> None:
+    if path.is_file():
+        return
+    import pyarrow as pa
+
+    columns: dict[str, Any] = {"example": list(members.ids), "gold": np.array(members.gold, dtype=np.int16)}
+    if members.items:
+        columns["item"] = np.array(members.items, dtype=np.int32)
+    columns |= {f"slice:{name}": pa.array(cells).dictionary_encode() for name, cells in members.columns.items()}
+    write_parquet(path, columns, {"test_set": members.test_set, "prompts": members.prompts, "key": members.key})
+
+
+def _read_kept(path: Path) -> Members | None:
+    """Who belongs to a rendered set, as the file itself says; None if that is missing or damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path, page_checksum_verification=True)
+        told = json.loads((table.schema.metadata or {}).get(ABOUT, b"{}"))
+        cells = {name: tuple(table.column(name).to_pylist()) for name in table.column_names}
+        return Members(
+            test_set=told.get("test_set", ""),
+            prompts=told.get("prompts", ""),
+            key=told.get("key", ""),
+            ids=cells["example"],
+            gold=cells["gold"],
+            columns={n.removeprefix("slice:"): c for n, c in cells.items() if n.startswith("slice:")},
+        )
+    except (OSError, ValueError, KeyError, AttributeError, pa.ArrowException):
+        return None

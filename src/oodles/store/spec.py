@@ -1,0 +1,245 @@
+"""spec.json, and what stands beside it: what decided a run, its draw and its environment."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from oodles.contracts import (
+    IDENTITY_VERSION,
+    Draw,
+    ModelSpec,
+    Pattern,
+    Precision,
+    RunSpec,
+    describe_text,
+    run_id_of,
+)
+from oodles.disk import UNLIKE, make_folder, write_json
+from oodles.errors import StoreError
+from oodles.store.folder import STORE_SCHEMA, RunFolder, StudyFolder, log_line, run_folders
+from oodles.store.scores import read_scores
+from oodles.store.sidecars import read_json, restore, sidecar
+from oodles.trouble import disk_errors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSpec:
+    """What decided a run, as far as it is known: all of it for our own runs, little for a training elsewhere.
+
+    Mappings are as the version of oodles spelled them that wrote them.
+    """
+
+    name: str
+    suite: str
+    train_set: str
+    model: ModelSpec  # no source: only its label is known
+    pattern: Pattern
+    shots: int | None = None
+    seed: int | None = None
+    data_seed: int | None = None
+    run_id: str | None = None  # None: trained elsewhere, what decided it is not known here
+    # of our own runs
+    train_hash: str | None = None
+    draw_hash: str | None = None
+    lora: Mapping[str, Any] | None = None
+    recipe: Mapping[str, Any] | None = None
+    seeds: Mapping[str, int] | None = None
+    adapted: Sequence[str] | None = None  # the layers that the adapter is on
+    # of our own runs and of scored checkpoints
+    evaluation: Mapping[str, Any] | None = None
+    # of scored checkpoints
+    checkpoints: Mapping[str, str | None] | None = None  # folders by step
+    precision: Precision | None = None
+
+    @classmethod
+    def of_run(cls, spec: RunSpec, adapted: Sequence[str] | None = None) -> StoredSpec:
+        """Of a run of our own."""
+        return cls(
+            run_id=spec.run_id,
+            name=spec.name,
+            suite=spec.suite,
+            train_set=spec.train_set,
+            train_hash=spec.train_hash,
+            draw_hash=spec.draw_hash,
+            model=spec.model,
+            pattern=spec.pattern,
+            shots=spec.shots,
+            seed=spec.seed,
+            data_seed=spec.data_seed,
+            lora=asdict(spec.lora),
+            recipe=asdict(spec.recipe),
+            seeds=asdict(spec.seeds),
+            evaluation=asdict(spec.evaluation),
+            adapted=adapted,
+        )
+
+    @classmethod
+    def of_json(cls, told: Mapping[str, Any]) -> StoredSpec:
+        """From what a file says, once its shape is checked."""
+        model, pattern = told["model"], told["pattern"]
+        own = {name: told.get(name) for name in ("run_id", "shots", "seed", "data_seed", *PARTS)}
+        return cls(
+            name=told.get("name", ""),
+            suite=told["suite"],
+            train_set=told["train_set"],
+            model=ModelSpec(label=model["label"], source=model.get("source", ""), revision=model.get("revision")),
+            pattern=Pattern(
+                name=pattern["name"],
+                text=pattern.get("text", ""),
+                answers=tuple(pattern.get("answers", ())),
+                **{key: pattern[key] for key in ("truncate", "max_tokens", "chat") if key in pattern},
+            ),
+            **own,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is written: what is not known of a training elsewhere is left out."""
+        ours = self.run_id is not None
+        pattern = {**asdict(self.pattern), "text": describe_text(self.pattern.text)}
+        if not ours:
+            pattern = {key: pattern[key] for key in ("name", "text", "answers")}
+        parts = {name: value for name in PARTS if (value := getattr(self, name)) is not None}
+        return {
+            "schema": STORE_SCHEMA,
+            "run_id": self.run_id,
+            "name": self.name,
+            "suite": self.suite,
+            "train_set": self.train_set,
+            "model": asdict(self.model) if self.model.source else {"label": self.model.label},
+            "pattern": pattern,
+            "shots": self.shots,
+            "seed": self.seed,
+            "data_seed": self.data_seed,
+            **({"adapted": None} if ours else {}),
+            **parts,
+        }
+
+    @property
+    def test_sets(self) -> tuple[str, ...]:
+        """The test sets and slices that were asked for; none: all of the suite."""
+        return tuple((self.evaluation or {}).get("test_sets", ()))
+
+    @property
+    def before_training(self) -> tuple[Any, ...]:
+        """What decides the scores of a run of ours at step 0, beside its environment."""
+        recipe, evaluation = self.recipe or {}, self.evaluation or {}
+        return self.model, recipe.get("precision"), evaluation.get("batch_tokens")
+
+
+PARTS = (
+    "train_hash", "draw_hash", "lora", "recipe", "seeds", "adapted", "evaluation", "checkpoints", "precision"
+)  # fmt: skip
+
+
+# writing
+
+
+def begin_run(
+    folder: RunFolder, spec: RunSpec, draw: Draw, env: Mapping[str, Any], adapted: Sequence[str] | None = None
+) -> None:
+    """A run folder with its spec, draw and environment.
+
+    What an unfinished attempt at the same run has committed stays, and so does its checkpoint; remains of another run
+    of this name are removed (`check_same_run` has seen that it has no scores).
+    """
+    same = _known_id(folder) == spec.run_id
+    if not same:
+        check_spec(folder)
+        check_same_run(folder, spec)
+    with disk_errors(folder.path):
+        if not same:
+            shutil.rmtree(folder.path, ignore_errors=True)
+        make_folder(folder.path)
+        folder.failed.unlink(missing_ok=True)
+    held = sidecar(folder.env)
+    if held is None:
+        write_json(folder.env, dict(env))
+    elif held != dict(env):
+        log_line(folder, f"goes on in another environment: {json.dumps(dict(env), sort_keys=True)}")
+    keep_draw(folder, draw)
+    write_spec(folder, StoredSpec.of_run(spec, adapted))
+
+
+def write_spec(folder: RunFolder, spec: StoredSpec) -> None:
+    """What decided a run."""
+    write_json(folder.spec, spec.as_json())
+
+
+def keep_draw(folder: RunFolder, draw: Draw) -> None:
+    """The ids of a run's shots; written anew if they are missing or damaged."""
+    header = {"schema": STORE_SCHEMA, "train_set": draw.train_set, "shots": draw.shots, "data_seed": draw.data_seed}
+    told = {**header, "hash": draw.hash, "ids": [e.id for e in draw.examples]}
+    if sidecar(folder.draw) != told:
+        write_json(folder.draw, told)
+
+
+# reading
+
+
+def read_spec(folder: RunFolder) -> StoredSpec:
+    """What decided a run, if it is as it was written and its id is the one that follows from it."""
+    told = read_json(folder.spec)
+    version = str(told.get("run_id") or "").partition("-")[0]
+    if version not in ("", "1", "2"):
+        told = read_json(folder.spec, strictly=True)
+    try:
+        sound = version in ("", "1") or run_id_of(told) == told["run_id"]
+        if sound:
+            return StoredSpec.of_json(told)
+    except (KeyError, TypeError, AttributeError, ValueError):
+        pass
+    raise StoreError(f"{folder.spec}: {UNLIKE}; {restore(folder.path)}")
+
+
+def glance_at_spec(folder: RunFolder) -> StoredSpec | None:
+    """What a spec says, whether or not its id follows from it; None if it cannot be read."""
+    told = sidecar(folder.spec)
+    return None if told is None else StoredSpec.of_json(told)
+
+
+def _known_id(folder: RunFolder) -> str | None:
+    """The id that a run's spec states; None if there is none that can be read."""
+    try:
+        return read_json(folder.spec).get("run_id")
+    except StoreError:
+        return None
+
+
+# checks
+
+
+def check_spec(folder: RunFolder) -> None:
+    """Refuse a run that has scores, but no sound spec: what was trained there is not known."""
+    if folder.spec.is_file():
+        if read_scores(folder):
+            read_spec(folder)
+    elif folder.has_results:
+        raise StoreError(f"{folder.path}: has scores, but no spec.json; {restore(folder.path)}")
+
+
+def check_same_run(folder: RunFolder, spec: RunSpec) -> None:
+    """A run of this name that has scores must be this very run."""
+    held = _known_id(folder) or spec.run_id  # see check_spec
+    if held != spec.run_id and read_scores(folder):
+        raise StoreError(
+            f"{folder.path}: holds run {held}, the study asks for {spec.run_id} under the same name (model, data or"
+            " recipe changed); choose another --out or remove that run"
+        )
+
+
+def check_identity(study: StudyFolder) -> None:
+    """Refuse to add to runs that an older version trained: under the same recipe it trained something else."""
+    if not study.is_study:
+        return
+    for folder in run_folders(study.path):
+        version = str(_known_id(folder) or IDENTITY_VERSION).partition("-")[0]
+        if version != str(IDENTITY_VERSION) and read_scores(folder):
+            raise StoreError(
+                f"{study}: run {folder.name} was trained by another version of oodles (run id of version {version},"
+                f" here {IDENTITY_VERSION}), in which the same recipe means another training; it can be analysed and"
+                " reported, but not grown: choose another --out"
+            )
