@@ -1,7 +1,7 @@
 """Which learning rate and how many epochs: a small sweep behind the defaults of [train].
 
     python -m benchmarks.recipe --out build/recipe.jsonl      resumable; about 40 minutes on two cores
-    python -m benchmarks.recipe --out build/recipe.jsonl --table docs/recipe.md
+    python -m benchmarks.recipe --out build/recipe.jsonl --table build/recipe.md
 
 SmolLM2-135M, LoRA r = 8, real shots of SNLI. For each setting: the mean loss of the last epoch, accuracy on the
 shots at the last step, and accuracy on test sets that the setting was not chosen on (`mini`, and

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -96,3 +97,15 @@ def test_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "bert-hans").rename(tmp_path / "bert-hans.parquet")
     assert oo.analyse("bert-hans").title == "100 BERTs on HANS"
     assert oo.analyse("bert-hans.parquet").title == ""
+
+
+def test_the_findings_are_listed_and_shown() -> None:
+    done = oodles("findings")
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in MADE)
+    done = oodles("findings", "timm")
+    assert "Wightman (2019)" in done.stdout
+    rows = json.loads(oodles("findings", "--json").stdout)
+    assert {row["name"]: row["licence"] for row in rows}["clip"] == "MIT"
+    done = oodles("findings", "bert")
+    assert (done.returncode, "'bert-hans'" in done.stderr) == (2, True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +76,47 @@ def test_at_returns_what_it_commits(tmp_path: Path, toy_suite: Path) -> None:
     assert ours.scored == 3
     assert ours.at(model, 0) == values
     assert ours.scored == 3  # not again
+
+
+def test_adapters_are_kept_and_can_be_scored_again(tmp_path: Path, toy_suite: Path) -> None:
+    from peft import LoraConfig, get_peft_model
+
+    model = get_peft_model(model_and_batches()[0], LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM"))
+    ours = evaluator(toy_suite, tmp_path / "s", keep_adapters=True)
+    ours.at(model, 0)
+    assert (ours.folder.adapter(0) / "adapter_model.safetensors").is_file()
+    without = evaluator(toy_suite, tmp_path / "s", run="other", keep_adapters=False)
+    without.at(model, 0)
+    assert not without.folder.adapter(0).exists()
+
+
+TWO = """
+import sys
+from datetime import timedelta
+import torch
+sys.path.insert(0, sys.argv[4])
+from test_own_loop import evaluator, model_and_batches
+from pathlib import Path
+store = torch.distributed.FileStore(sys.argv[1], 2)
+torch.distributed.init_process_group("gloo", store=store, rank=int(sys.argv[2]), world_size=2,
+                                     timeout=timedelta(seconds=60))
+ours = evaluator(Path(sys.argv[3]), Path(sys.argv[1] + "-out"))
+ours.at(model_and_batches()[0], 0)
+print(ours.writes)
+torch.distributed.barrier()
+"""
+
+
+def test_of_two_processes_one_writes(tmp_path: Path, toy_suite: Path) -> None:
+    here = Path(__file__).parent
+    command = [sys.executable, "-c", TWO, str(tmp_path / "store")]
+    jobs = [
+        subprocess.Popen([*command, str(rank), str(toy_suite), str(here)], stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    assert [job.communicate(timeout=240)[0].strip() for job in jobs] == ["True", "False"]
+    (run,) = run_folders(Path(f"{tmp_path / 'store'}-out"))
+    assert len(run.scores.read_text().splitlines()) == 3
 
 
 def test_an_interrupted_loop_resumes_and_its_old_branch_is_set_aside(tmp_path: Path, toy_suite: Path) -> None:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 @spread
 def analyse(
-    path: Annotated[Path, typer.Argument(help="The folder of a study, or a long table (.parquet or .csv).")],
+    path: Annotated[
+        Path, typer.Argument(help="The folder of a study, a long table (.parquet or .csv), or a finding's name.")
+    ],
     out: Out = None,
     *,
     options: AnalysisOptions,
@@ -32,9 +34,9 @@ def analyse(
     seed, role (in_domain or ood), metric, n where they are known.
 
     Examples:
+        oodles analyse bert-hans
         oodles analyse runs/quick --out results
         oodles analyse scores.csv --in-domain mnli --by none
-        oodles analyse results --method linear --json
     """
     from oodles.show.terminal import render_terminal
     from oodles.stats.analysis import check_results, write_results
@@ -54,7 +56,10 @@ def analyse(
 @spread
 def report(
     path: Annotated[
-        Path, typer.Argument(help="The folder of a study, a long table (.parquet or .csv), or analysis results.")
+        Path,
+        typer.Argument(
+            help="The folder of a study, a long table (.parquet or .csv), analysis results, or a finding's name."
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", help="The HTML file; default report.html in the folder, or here.")

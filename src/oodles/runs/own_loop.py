@@ -137,10 +137,13 @@ class Evaluator(StepEvaluator):
         belongs to a branch that is trained again, and is set aside.
         """
         if not self._began:
-            if step and self.folder.spec.is_file():
+            self.writes = self.writes and _is_first_process()
+            if step and self.writes and self.folder.spec.is_file():
                 supersede(self.folder, step)
             self.begin(step)
             self.recall()
+        if not self.folder.adapter(step).is_dir():
+            self.keep_adapter(model, step)
         return super().at(model, step, **for_log)
 
     def begin(self, step: int) -> None:
@@ -187,3 +190,11 @@ class Evaluator(StepEvaluator):
 def _as_toml(options: Mapping[str, Any]) -> dict[str, Any]:
     """Keyword arguments as the study file would spell them, so that one loader checks both."""
     return {k: list(v) if isinstance(v, tuple) else v for k, v in options.items() if v is not None}
+
+
+def _is_first_process() -> bool:
+    """In a job of several processes all score, the first writes."""
+    import torch
+
+    together = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return not together or torch.distributed.get_rank() == 0

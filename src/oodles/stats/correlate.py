@@ -151,7 +151,7 @@ def partial_correlations(
 
     Notes
     -----
-    `docs/statistics.md` explains each method, its assumptions and its measured error rates.
+    `docs/statistics.md` explains each method and its assumptions; `docs/statistics-evidence.md` has its error rates.
 
     Examples
     --------
