@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 
 from conftest import oodles
+from oodles.disk import write_json
 from oodles.errors import ModelError
 from oodles.model import scoring
 from oodles.model.load import load_model, load_tokenizer, resolve_model
@@ -26,6 +27,7 @@ from oodles.runs.checkpoints import find_checkpoints
 from oodles.store.facts import describe_runs
 from oodles.store.folder import RunFolder
 from oodles.store.scores import read_scores
+from oodles.store.sidecars import read_json
 from oodles.store.table import read_records, read_runs
 from oodles.suite.load import load_suite
 
@@ -158,6 +160,32 @@ def test_a_set_added_later_equals_one_that_was_there_from_the_start(trained: Pat
     assert "late/kind=u" not in set(table["test_set"])
     more = oodles("analyse", tmp_path / "three", "--test-set", "late/u", "--test-set", "far", "--json")
     assert {(r["a"], r["b"]) for r in json.loads(more.stdout)} == {("far", "late/u")}
+
+
+def test_a_study_remembers_where_its_suite_is(trained: Path, tmp_path: Path) -> None:
+    """Seen from its folder, so that both may move; a folder of an older version, or a suite that is gone, asks."""
+    moved = tmp_path / "moved"
+    shutil.copytree(trained, moved)
+    study = moved / "three" / "study.json"
+    assert read_json(study)["suite_file"] == "../suite.toml"
+    command = ("score", "--runs", moved / "three", "--add-test-set", "late")
+    done = oodles(*command, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert same_records(moved / "three", trained / "four", f"{TINY}_home_0_8", "late")
+    (moved / "suite.toml").unlink()
+    gone = oodles(*command, cwd=tmp_path)
+    assert (gone.returncode, gone.stderr.count("\n")) == (2, 1)
+    place = moved / "three" / "../suite.toml"
+    assert f"its suite 'toy' was read from {place}, which is not there; say where its TOML is" in gone.stderr
+    write_json(study, {key: value for key, value in read_json(study).items() if key != "suite_file"})
+    older = oodles(*command, cwd=tmp_path)
+    assert (older.returncode, older.stderr.count("\n")) == (2, 1)
+    assert "its suite 'toy' is not built in; say where its TOML is with --suite" in older.stderr
+    assert oodles(*command, "--suite", trained / "suite.toml").returncode == 0
+
+
+def test_a_built_in_suite_has_no_file() -> None:
+    assert load_suite("mini").file == ""
 
 
 def test_run_scores_the_sets_that_finished_runs_lack(trained: Path, tmp_path: Path) -> None:
@@ -384,7 +412,6 @@ def test_an_adapter_of_no_kind_is_refused_and_leaves_nothing(
         (["--model", TINY, "--suite", "SUITE", "--out", "OUT", "--adapter", "none"], "no adapter_config.json"),
         (["--model", TINY, "--suite", "SUITE", "--out", "OUT", "--checkpoints", "none"], "none: no such folder"),
         (["--runs", "RUNS"], "which test set? give --add-test-set"),
-        (["--runs", "RUNS", "--add-test-set", "late"], "say where its TOML is with --suite"),
         (["--runs", "RUNS", "--suite", "mini", "--add-test-set", "news"], "holds runs on suite 'toy', not 'mini'"),
         (["--runs", "RUNS", "--suite", "SUITE", "--add-test-set", "laet"], "did you mean 'late'"),
         (["--runs", "RUNS", "--model", TINY, "--add-test-set", "late"], "--model does not go with --runs"),
