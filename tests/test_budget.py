@@ -22,7 +22,7 @@ from oodles.disk import write_json
 from oodles.model.forward import causal_lm, hidden_states
 from oodles.model.load import attach_lora, load_tokenizer
 from oodles.model.tokens import start_tokens
-from oodles.runs import callback
+from oodles.runs import evaluate
 from oodles.runs.train import Candidates
 from oodles.store.folder import RunFolder, run_folders
 from oodles.store.scores import read_scores
@@ -42,13 +42,13 @@ MORE = ["grid.shots=[8, 12]", "train.epochs=3", "eval.shots=true", "lora.rank=4"
 def scored(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Tokens of every set that is really scored, as it happens."""
     seen: list[int] = []
-    real = callback.predict
+    real = evaluate.predict
 
     def watched(model: Any, plan: Any, prompts: Any) -> Any:
         seen.append(plan.tokens)
         return real(model, plan, prompts)
 
-    monkeypatch.setattr(callback, "predict", watched)
+    monkeypatch.setattr(evaluate, "predict", watched)
     return seen
 
 
@@ -366,7 +366,7 @@ def counts(budget: Budget) -> list[tuple[int, ...]]:
 
 def _prompts(study: Path) -> list[Any]:
     spec = (grid := expand(load_study(study))).jobs[0].spec
-    sets = callback.render_sets(grid.suite, spec.pattern, spec.train_set, spec.evaluation)
+    sets = grid.test_sets(spec)
     return [prompt for one in sets for prompt in one.prompts.prompts]
 
 

@@ -36,7 +36,7 @@ from oodles.store.outcome import fail_run, finish_run
 from oodles.store.scores import read_scores
 from oodles.store.spec import StoredSpec, check_identity, read_spec, write_spec
 from oodles.suite.load import pattern_of
-from oodles.suite.render import Rendered, characters, check_slices, render_sets
+from oodles.suite.render import Rendered, Renderer, characters, check_slices, render_sets
 from oodles.trouble import staying
 
 if TYPE_CHECKING:
@@ -261,11 +261,11 @@ def add_test_sets(
     if not folders:
         raise StoreError(f"{root}: no finished run; `oodles status {root}` shows what is there")
     kept = [_kept(folder) for folder in folders]  # what is missing is an error before anything is scored
-    scored = []
+    renderer, scored = Renderer(suite), []
     for folder, (spec, checkpoints) in zip(folders, kept, strict=True):
         with holding(folder.lock), staying(root):
             evaluation = _evaluation_of(spec, names, limit, batch_tokens)
-            rendered = render_sets(suite, spec.pattern, spec.train_set, evaluation)
+            rendered = renderer.sets(spec.pattern, spec.train_set, evaluation)
             with folder.study.locked():
                 keep_members(folder.study, [r.members for r in rendered], names)
             scoring = ScoringJob(
