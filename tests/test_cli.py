@@ -8,7 +8,7 @@ import pytest
 from conftest import oodles
 from oodles import __version__
 from oodles.disk import write_json
-from oodles.store.folder import read_json
+from oodles.store.sidecars import read_json
 
 VERBS = ["demo", "suites", "models", "fetch", "check", "run", "status", "analyse", "report"]
 
