@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 from oodles.errors import DataError, StoreError
+from oodles.show import report
 from oodles.show.report import write_report
-from oodles.show.suites import report
 from oodles.stats.analysis import analyse_table
 from oodles.stats.changes import changes
 from oodles.stats.correlate import PartialCorrelations, partial_correlations
