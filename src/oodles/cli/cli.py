@@ -482,6 +482,7 @@ def _waiting() -> Iterator[Callable[[str], None]]:
 
 NOTED = 8  # notes that are printed
 LISTED = 60  # runs; of more, only those that matter are listed
+PATIENCE = 3.0  # seconds in which the hub must answer a dry run
 
 Only = Annotated[
     list[str] | None,
@@ -541,11 +542,20 @@ def _dry_run(
     study: Any, root: Path, only: list[str], shots: list[int], retry: bool, verify: bool, as_json: bool
 ) -> None:
     """Counts and estimates; writes nothing to the study's folder."""
+    from oodles.suite.hub import one_attempt
+
+    with one_attempt(PATIENCE):
+        _tell_costs(study, root, only, shots, retry, verify, as_json)
+
+
+def _tell_costs(
+    study: Any, root: Path, only: list[str], shots: list[int], retry: bool, verify: bool, as_json: bool
+) -> None:
     from oodles.model.load import require_training
     from oodles.store.facts import describe_status
-    from oodles.study.grid import expand, select
+    from oodles.study.grid import expand_for_costs, select
 
-    grid = select(expand(study), only, shots)
+    grid = select(expand_for_costs(study, root), only, shots)
     status = {row["run"]: row["status"] for row in describe_status(root, [job.spec.name for job in grid.jobs])}
     require_training("oodles run --dry-run")
     from oodles.store.folder import check_members
@@ -553,9 +563,11 @@ def _dry_run(
         basis_lines,
         budget_of,
         describe_budget,
+        gpu_lines,
         sum_lines,
         table_of_counts,
         table_of_estimates,
+        table_of_gpus,
     )
     from oodles.study.launch import check_place, members_of
     from oodles.study.preview import preview
@@ -572,6 +584,9 @@ def _dry_run(
     _print_table("per run, counted", *table_of_counts(budget))
     _print_table("\nper run, estimated", *table_of_estimates(budget))
     _tell("\n" + "\n".join([*sum_lines(budget), *basis_lines(budget)]))
+    if budget.gpus:
+        _print_table("\nwhole study, on GPUs", *table_of_gpus(budget))
+        _tell("\n" + "\n".join(gpu_lines(budget)))
     if (root / "study.json").is_file() or len(status) <= LISTED:
         _print_table(f"\n{root}", ["run", "status", "would"], [[w.run, status[w.run], str(w)] for w in would])
 

@@ -11,13 +11,14 @@ import os
 import time
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers.pytorch_utils import Conv1D
@@ -126,10 +127,12 @@ def training_bytes(
     """
     model = footprint.model.train()
     if checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
+        # what is computed again is computed in the backward pass, which the mode below does not reach
+        again = {"use_reentrant": False, "context_fn": lambda: (nullcontext(), FusedAttention())}
+        model.gradient_checkpointing_enable(again)
     else:
         model.gradient_checkpointing_disable()
-    with _fused_attention(), Shapes(model) as live:
+    with FusedAttention(), Shapes(model) as live:
         _loss(model, shots, *batch).backward()
     model.zero_grad()
     return int(live.peak)
@@ -147,7 +150,7 @@ def scoring_bytes(footprint: Footprint, rows: int, width: int) -> int:
     """The most that tensors hold while a batch of packed rows is scored."""
     model = footprint.model.eval()
     dtype = next(model.parameters()).dtype
-    with torch.no_grad(), _fused_attention(), Shapes(model) as live:
+    with torch.no_grad(), FusedAttention(), Shapes(model) as live:
         mask = torch.empty(rows, 1, width, width, dtype=dtype, device="meta")
         hidden_states(model, input_ids=_indices(rows, width), position_ids=_indices(rows, width), attention_mask=mask)
     return int(live.peak)
@@ -186,16 +189,13 @@ class Shapes(TorchDispatchMode):  # type: ignore[misc]
         self.now -= size
 
 
-@contextmanager
-def _fused_attention() -> Iterator[None]:
+class FusedAttention(TorchFunctionMode):  # type: ignore[misc]
     """Attention as every device's own kernel does it; the meta device has none, and would build all its weights."""
-    functional: Any = torch.nn.functional
-    own = functional.scaled_dot_product_attention
-    functional.scaled_dot_product_attention = lambda *given, **_: _Attended.apply(*given[:3])
-    try:
-        yield
-    finally:
-        functional.scaled_dot_product_attention = own
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            return _Attended.apply(*args[:3])
+        return func(*args, **(kwargs or {}))
 
 
 class _Attended(torch.autograd.Function):  # type: ignore[misc]
