@@ -574,7 +574,8 @@ def _tell_costs(
     from oodles.study.worker import How
 
     check_place(grid, root)
-    check_members(root, members_of(grid))
+    if (root / "study.json").is_file():
+        check_members(root, members_of(grid))
     would = preview(grid, root, How(retry, verify))
     with _waiting() as say:
         budget = budget_of(grid, [run for run, state in status.items() if state == "done"], say, would)

@@ -29,7 +29,7 @@ from oodles.study.footprint import Footprint, device_name, draw_footprint, resid
 from oodles.study.grid import Grid
 from oodles.study.preview import Would
 from oodles.suite.patterns import render
-from oodles.suite.render import render_sets
+from oodles.suite.render import render_sets, sampled_alike
 from oodles.suite.sources import stand_ins_of
 from oodles.suite.stand_ins import SPREAD
 
@@ -281,7 +281,7 @@ def _work(
     rendered: dict[tuple[str, str], dict[tuple[str, str], PromptSet]] = {}
     donors: dict[ModelSpec, Sizes] = {}
     for job in sorted(grid.jobs, key=lambda job: job.spec.name not in done):
-        spec, reader, key = job.spec, models[job.spec.model], (job.spec.pattern.name, job.spec.train_set)
+        spec, reader, key = job.spec, models[job.spec.model], (job.spec.pattern.name, sampled_alike(job.spec))
         say(f"counting tokens of {spec.name}")
         if key not in rendered:
             rendered[key] = _keyed(
@@ -501,7 +501,7 @@ def describe_budget(budget: Budget, status: Mapping[str, str]) -> dict[str, Any]
 
 def _plain_hours(found: Hours) -> dict[str, Any]:
     times = {"gpu_hours": found.hours, "low": found.low, "high": found.high, "gpu_hours_fitting": found.fitting}
-    return {**asdict(found.device), **times, "too_large": list(found.too_large)}
+    return {**asdict(found.device), **times, "too_large": dict(found.too_large)}
 
 
 def _plain(cost: Cost, memory: Memory | None = None) -> dict[str, Any]:
@@ -540,7 +540,8 @@ def table_of_estimates(budget: Budget) -> tuple[list[str], list[list[str]]]:
 
 def table_of_gpus(budget: Budget) -> tuple[list[str], list[list[str]]]:
     """Columns and cells: hours of each kind of GPU, and what does not fit; no rows where nothing can be said."""
-    columns = ["GPU", "memory", "rate", "GPU-hours", "range", "of runs that fit", "does not fit on one"]
+    columns = ["GPU", "memory", "rate", "GPU-hours", "range", "of runs that fit", "do not fit on one device"]
+    runs = Counter(run.group[0] for run in budget.runs)
     cells = [
         [
             found.name,
@@ -549,9 +550,11 @@ def table_of_gpus(budget: Budget) -> tuple[list[str], list[list[str]]]:
             _rounded(found.hours),
             f"{_rounded(found.low)} to {_rounded(found.high)}",
             _rounded(found.fitting),
-            ", ".join(found.too_large) or "-",
+            ", ".join(model if n == runs[model] else f"{model} ({n} of {runs[model]} runs)" for model, n in misfits)
+            or "-",
         ]
         for found in budget.gpus
+        for misfits in [found.too_large.items()]
     ]
     return columns, cells
 
@@ -575,7 +578,8 @@ def gpu_lines(budget: Budget) -> list[str]:
         " maker publishes for dense matrix products in half precision; loading and writing are not counted, and small"
         " models come to less",
         f"fits: weights, adapter, optimiser and the largest batch take at most {USABLE:.0%} of the memory; the hours of"
-        " a model that does not fit are counted as if it did",
+        " a run that does not fit are counted as if it did; a smaller train.batch_size with train.accumulate, or"
+        " train.gradient_checkpointing, takes less memory",
     ]
     if budget.reported:
         shares = ", ".join(f"{found.hours / budget.reported:.1%} on {found.name}" for found in budget.gpus)

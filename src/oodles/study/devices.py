@@ -8,7 +8,8 @@ large batches on many devices; LoRA on batches of 32 short prompts comes to less
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 ASSUMED = (0.20, 0.35, 0.50)  # share of the published rate: low, assumed, high
@@ -53,7 +54,7 @@ class Hours:
     low: float
     high: float
     fitting: float  # of the runs that fit on one device
-    too_large: tuple[str, ...]  # models that do not
+    too_large: Mapping[str, int]  # model -> runs that do not
 
     @property
     def name(self) -> str:
@@ -65,8 +66,8 @@ def hours_on(device: Device, loads: Iterable[Load]) -> Hours:
 
     >>> load = Load(model="m", arithmetic=312e12 * 3600 * 0.35, memory=100 * 2**30)
     >>> found = hours_on(DEVICES[2], [load])
-    >>> round(found.hours, 3), found.fitting, found.too_large
-    (1.0, 0.0, ('m',))
+    >>> round(found.hours, 3), found.fitting, dict(found.too_large)
+    (1.0, 0.0, {'m': 1})
     """
     listed = list(loads)
     slow, assumed, fast = (_hours(device, listed, share) for share in ASSUMED)
@@ -77,7 +78,7 @@ def hours_on(device: Device, loads: Iterable[Load]) -> Hours:
         low=fast,
         high=slow,
         fitting=_hours(device, room, ASSUMED[1]),
-        too_large=tuple(dict.fromkeys(load.model for load in listed if not _fits(device, load))),
+        too_large=Counter(load.model for load in listed if not _fits(device, load)),
     )
 
 

@@ -11,9 +11,10 @@ import os
 import time
 import weakref
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,10 @@ from oodles.model.load import attach_lora
 from oodles.runs.monitor import memory_gigabytes
 from oodles.runs.train import Candidates
 
-TIMED = 0.2  # seconds of matrix products
-TIMED_ROWS, TIMED_SIDE = 256, 4096  # tokens at once, and the longest side of a matrix that is timed
+TIMED = 0.05  # seconds of products with each matrix
+TIMED_ROWS = 256  # tokens at once
+TIMED_SIDE = {"cpu": 2048, "cuda": 4096}  # the longest side of a matrix that is timed: a GPU needs much to do
+FEW = (3, 5)  # layers of a model that go through a step; all others are like them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -95,18 +98,19 @@ def time_products(matrices: Mapping[tuple[int, ...], int], dtype: torch.dtype) -
     """Operations per second of matrix products of some shapes, each so many times, timed on this device."""
     operations = seconds = 0.0
     for shape, count in matrices.items():
-        rows, columns = (min(side, TIMED_SIDE) for side in shape)
+        rows, columns = (min(side, TIMED_SIDE[device_name()]) for side in shape)
         operations += count * 2.0 * TIMED_ROWS * rows * columns
-        seconds += count * _time_product(rows, columns, dtype, TIMED / len(matrices))
+        seconds += count * _time_product(rows, columns, dtype)
     return operations / seconds
 
 
-def _time_product(rows: int, columns: int, dtype: torch.dtype, seconds: float) -> float:
-    """The quickest of many calls: the others were disturbed."""
+@cache
+def _time_product(rows: int, columns: int, dtype: torch.dtype) -> float:
+    """The quickest of many calls: the others were disturbed. Models have shapes in common."""
     matrix = torch.ones(rows, columns, dtype=dtype, device=device_name())
     tokens = torch.ones(TIMED_ROWS, columns, dtype=dtype, device=device_name())
     best, start = math.inf, time.perf_counter()
-    while time.perf_counter() - start < seconds:
+    while time.perf_counter() - start < TIMED:
         called = time.perf_counter()
         torch.nn.functional.linear(tokens, matrix)
         if torch.cuda.is_available():
@@ -132,10 +136,56 @@ def training_bytes(
         model.gradient_checkpointing_enable(again)
     else:
         model.gradient_checkpointing_disable()
-    with FusedAttention(), Shapes(model) as live:
-        _loss(model, shots, *batch).backward()
-    model.zero_grad()
-    return int(live.peak)
+
+    def step() -> int:
+        with FusedAttention(), Shapes(model) as live:
+            _loss(model, shots, *batch).backward()
+        model.zero_grad()
+        return int(live.peak)
+
+    return _of_all_layers(model, step)
+
+
+def _of_all_layers(model: Any, measure: Callable[[], int]) -> int:
+    """What is measured of a model, from some of its layers: each takes as much as the others."""
+    layers = int(causal_lm(model).config.get_text_config().num_hidden_layers)
+    if layers <= FEW[1] or not _stack(model):
+        return measure()
+    found = []
+    for count in FEW:
+        with _first_layers(model, count):
+            found.append(measure())
+    return found[0] + (layers - FEW[0]) * (found[1] - found[0]) // (FEW[1] - FEW[0])
+
+
+def _stack(model: Any) -> tuple[torch.nn.Module, str] | None:
+    """The module that holds the model's layers, and the name it holds them under; None if they are not alike."""
+    layers = causal_lm(model).config.get_text_config().num_hidden_layers
+    for module in causal_lm(model).modules():
+        for name, part in module.named_children():
+            if isinstance(part, torch.nn.ModuleList) and len(part) == layers:
+                return (module, name) if len({_parameters(layer) for layer in part}) == 1 else None
+    return None
+
+
+def _parameters(module: torch.nn.Module) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    return tuple((name, tuple(p.shape)) for name, p in module.named_parameters())
+
+
+@contextmanager
+def _first_layers(model: Any, count: int) -> Iterator[None]:
+    """The model with its first layers only."""
+    found, config = _stack(model), causal_lm(model).config.get_text_config()
+    assert found is not None
+    holder, name = found
+    whole, layers = getattr(holder, name), config.num_hidden_layers
+    setattr(holder, name, torch.nn.ModuleList(list(whole)[:count]))
+    config.num_hidden_layers = count
+    try:
+        yield
+    finally:
+        setattr(holder, name, whole)
+        config.num_hidden_layers = layers
 
 
 def _loss(model: Any, shots: Candidates, rows: int, width: int, reads: int) -> torch.Tensor:
@@ -150,10 +200,15 @@ def scoring_bytes(footprint: Footprint, rows: int, width: int) -> int:
     """The most that tensors hold while a batch of packed rows is scored."""
     model = footprint.model.eval()
     dtype = next(model.parameters()).dtype
-    with torch.no_grad(), FusedAttention(), Shapes(model) as live:
-        mask = torch.empty(rows, 1, width, width, dtype=dtype, device="meta")
-        hidden_states(model, input_ids=_indices(rows, width), position_ids=_indices(rows, width), attention_mask=mask)
-    return int(live.peak)
+
+    def score() -> int:
+        with torch.no_grad(), FusedAttention(), Shapes(model) as live:
+            mask = torch.empty(rows, 1, width, width, dtype=dtype, device="meta")
+            position = _indices(rows, width)
+            hidden_states(model, input_ids=_indices(rows, width), position_ids=position, attention_mask=mask)
+        return int(live.peak)
+
+    return _of_all_layers(model, score)
 
 
 def _indices(*shape: int) -> torch.Tensor:

@@ -41,13 +41,19 @@ def render_sets(
 
 def rendered_hashes(suite: Suite, spec: RunSpec, shots: Sequence[Example]) -> dict[str, str]:
     """The hash of every set that a run evaluates, by name; sets are rendered once for all runs of a loaded suite."""
-    key = content_hash([spec.pattern.identity, spec.train_set, asdict(spec.evaluation)])
+    key = content_hash([spec.pattern.identity, sampled_alike(spec), asdict(spec.evaluation)])
     if key not in suite.hashes:
         sets = render_sets(suite, spec.pattern, spec.train_set, spec.evaluation)
         suite.hashes[key] = {r.prompts.name: r.prompts.hash for r in sets}
     if not spec.evaluation.shots:
         return suite.hashes[key]
     return {**suite.hashes[key], SHOTS: render(spec.pattern, shots, SHOTS).hash}
+
+
+def sampled_alike(spec: RunSpec) -> str:
+    """The same for runs whose test sets are sampled alike: the train set matters only if its test set has a limit."""
+    same = spec.evaluation.limit == spec.evaluation.limit_in_domain
+    return "" if same else spec.train_set
 
 
 def characters(prompts: PromptSet) -> float:

@@ -23,7 +23,7 @@ MOST_SHOTS = 2000  # rows per label of a train set, from which shots are drawn
 
 WORDS = (
     "a about after and are at because by can child city could day down every first for from had has he her house in"
-    " into is it large many more near new not of old on one or other out over people place said she some than that the their"
+    " into is it large many more near new not of old on one or other out over place said she some than that the their"
     " there they this three to two under was water were what when which who will with woman work would year"
 )
 
@@ -50,8 +50,7 @@ def _texts(seed: str, mean: float, count: int) -> Iterator[str]:
     normal = np.random.default_rng(rng.getrandbits(64)).standard_normal(count)
     lengths = np.exp(SPREAD * normal)
     sizes = np.maximum(1, np.rint(lengths * (mean / lengths.mean()))).astype(int)
-    words = " ".join(
-        rng.choices(WORDS.split(), k=1 + int(sizes.sum()) // 2)
-    )  # with a space, at least two characters each
+    enough = 1 + int(sizes.sum()) // 2  # a word and a space are two characters or more
+    words = " ".join(rng.choices(WORDS.split(), k=enough))
     ends = np.cumsum(sizes)
     return (words[end - size : end] for end, size in zip(ends.tolist(), sizes.tolist(), strict=True))
