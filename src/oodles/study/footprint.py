@@ -33,7 +33,7 @@ from oodles.runs.train import Candidates
 TIMED = 0.05  # seconds of products with each matrix
 TIMED_ROWS = 256  # tokens at once
 TIMED_SIDE = {"cpu": 2048, "cuda": 4096}  # the longest side of a matrix that is timed: a GPU needs much to do
-FEW = (3, 5)  # layers of a model that go through a step; all others are like them
+FEW = (2, 3)  # layers of a model that go through a step; all others are like them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,6 +47,7 @@ class Footprint:
     adapter: int  # numbers that are trained
     adapter_bytes: int
     adapter_tensors: int
+    stack: Stack | None  # None: all its layers go through a step
     rate: float  # operations per second that its matrix products reach here
 
     def scoring(self, tokens: int) -> float:
@@ -87,6 +88,7 @@ def draw_footprint(outline: torch.nn.Module, spec: RunSpec) -> Footprint:
         adapter=sum(p.numel() for p in trained),
         adapter_bytes=sum(p.numel() * p.element_size() for p in trained),
         adapter_tensors=len(trained),
+        stack=find_stack(adapted),
         rate=time_products(matrices, dtype),
     )
 
@@ -143,49 +145,52 @@ def training_bytes(
         model.zero_grad()
         return int(live.peak)
 
-    return _of_all_layers(model, step)
+    stack = footprint.stack
+    if stack is None:
+        return step()
+    few, more = (_with_layers(stack, count, step) for count in FEW)
+    return few + (len(stack.layers) - FEW[0]) * (more - few) // (FEW[1] - FEW[0])
 
 
-def _of_all_layers(model: Any, measure: Callable[[], int]) -> int:
-    """What is measured of a model, from some of its layers: each takes as much as the others."""
-    layers = int(causal_lm(model).config.get_text_config().num_hidden_layers)
-    if layers <= FEW[1] or not _stack(model):
+def _with_layers(stack: Stack, count: int, measure: Callable[[], int]) -> int:
+    with stack.only(count):
         return measure()
-    found = []
-    for count in FEW:
-        with _first_layers(model, count):
-            found.append(measure())
-    return found[0] + (layers - FEW[0]) * (found[1] - found[0]) // (FEW[1] - FEW[0])
 
 
-def _stack(model: Any) -> tuple[torch.nn.Module, str] | None:
-    """The module that holds the model's layers, and the name it holds them under; None if they are not alike."""
-    layers = causal_lm(model).config.get_text_config().num_hidden_layers
-    for module in causal_lm(model).modules():
-        for name, part in module.named_children():
-            if isinstance(part, torch.nn.ModuleList) and len(part) == layers:
-                return (module, name) if len({_parameters(layer) for layer in part}) == 1 else None
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stack:
+    """A model's layers where they are all alike: who holds them, and under which name."""
+
+    holder: torch.nn.Module
+    name: str
+    layers: torch.nn.ModuleList
+    config: Any
+
+    @contextmanager
+    def only(self, count: int) -> Iterator[None]:
+        """The model with its first layers only."""
+        setattr(self.holder, self.name, torch.nn.ModuleList(list(self.layers)[:count]))
+        self.config.num_hidden_layers = count
+        try:
+            yield
+        finally:
+            setattr(self.holder, self.name, self.layers)
+            self.config.num_hidden_layers = len(self.layers)
+
+
+def find_stack(model: Any) -> Stack | None:
+    """The layers of a model; None if they differ, or are few."""
+    config = causal_lm(model).config.get_text_config()
+    for holder in causal_lm(model).modules():
+        for name, part in holder.named_children():
+            if isinstance(part, torch.nn.ModuleList) and len(part) == config.num_hidden_layers > FEW[1]:
+                alike = len({_parameters(layer) for layer in part}) == 1
+                return Stack(holder=holder, name=name, layers=part, config=config) if alike else None
     return None
 
 
 def _parameters(module: torch.nn.Module) -> tuple[tuple[str, tuple[int, ...]], ...]:
     return tuple((name, tuple(p.shape)) for name, p in module.named_parameters())
-
-
-@contextmanager
-def _first_layers(model: Any, count: int) -> Iterator[None]:
-    """The model with its first layers only."""
-    found, config = _stack(model), causal_lm(model).config.get_text_config()
-    assert found is not None
-    holder, name = found
-    whole, layers = getattr(holder, name), config.num_hidden_layers
-    setattr(holder, name, torch.nn.ModuleList(list(whole)[:count]))
-    config.num_hidden_layers = count
-    try:
-        yield
-    finally:
-        setattr(holder, name, whole)
-        config.num_hidden_layers = layers
 
 
 def _loss(model: Any, shots: Candidates, rows: int, width: int, reads: int) -> torch.Tensor:
@@ -208,7 +213,8 @@ def scoring_bytes(footprint: Footprint, rows: int, width: int) -> int:
             hidden_states(model, input_ids=_indices(rows, width), position_ids=position, attention_mask=mask)
         return int(live.peak)
 
-    return _of_all_layers(model, score)
+    # without gradients, what a layer holds is gone when the next begins
+    return _with_layers(footprint.stack, FEW[0], score) if footprint.stack else score()
 
 
 def _indices(*shape: int) -> torch.Tensor:
