@@ -19,8 +19,17 @@ from torch.utils.flop_counter import FlopCounterMode
 from conftest import missing, oodles, write_rows
 from oodles.contracts import Recipe
 from oodles.disk import write_json
+from oodles.errors import ModelError
 from oodles.model.forward import causal_lm, hidden_states
-from oodles.model.load import attach_lora, load_tokenizer
+from oodles.model.load import (
+    attach_lora,
+    load_config,
+    load_tokenizer,
+    outline_model,
+    resolve_model,
+    shipped_config,
+)
+from oodles.model.presets import PRESETS
 from oodles.model.tokens import start_tokens
 from oodles.runs import evaluate
 from oodles.runs.train import Candidates
@@ -31,7 +40,11 @@ from oodles.study.footprint import Shapes, draw_footprint, scoring_bytes, traini
 from oodles.study.grid import expand
 from oodles.study.launch import run
 from oodles.study.load import load_study
+from oodles.suite import hub
+from oodles.suite.load import load_suite
 from oodles.suite.patterns import render
+from oodles.suite.sources import load_examples
+from oodles.suite.stand_ins import make_rows, stand_in_for
 from test_scoring import ARCHITECTURES, tiny
 
 SMOLLM2 = "smollm2-135m-q4"
@@ -341,13 +354,15 @@ def test_the_dry_run_as_json(toy_study: Path, tmp_path: Path) -> None:
 
 def test_a_model_that_is_not_here_is_counted_by_characters(toy_study: Path, tmp_path: Path) -> None:
     """What does not need the model is told all the same, and what is missing is named."""
+    unknown = ['grid.models=["org/none"]', "train.precision=bf16"]
     here = budget_of(expand(load_study(toy_study)))
-    away = budget_of(expand(load_study(toy_study, ['grid.models=["opt-125m"]'])))
+    away = budget_of(expand(load_study(toy_study, unknown)))
     assert counts(away) == counts(here)
     assert away.runs[0].memory is None
+    assert away.gpus == ()
     assert math.isnan(away.runs[0].cost.arithmetic)
     (note,) = away.notes
-    assert note.startswith("opt-125m: tokens are estimated, 4.3 characters each")
+    assert note.startswith("none: tokens are estimated, 4.3 characters each")
     cost = away.runs[0].cost
     characters = sum(len(p.text) for p in _prompts(toy_study))
     assert cost.prompt_tokens == pytest.approx(4 * characters / 4.3, rel=0.01)
@@ -355,9 +370,127 @@ def test_a_model_that_is_not_here_is_counted_by_characters(toy_study: Path, tmp_
     told = describe_budget(away, {r.run: "missing" for r in away.runs})
     assert told["runs"][0]["arithmetic"] is None
     assert json.loads(json.dumps(told, allow_nan=False)) == told
-    dry = oodles("run", toy_study, "--set", 'grid.models=["opt-125m"]', "--out", tmp_path / "out", "--dry-run")
+    given = [part for one in unknown for part in ("--set", one)]
+    dry = oodles("run", toy_study, *given, "--out", tmp_path / "out", "--dry-run")
     assert dry.returncode == 0, dry.stderr
     assert note.split("(")[0] in dry.stdout
+    assert "on GPUs" not in dry.stdout
+
+
+def test_a_preset_out_of_reach_is_told_from_its_shipped_config(toy_study: Path) -> None:
+    """Arithmetic and memory are those of the config; only the tokens are estimated."""
+    budget = budget_of(expand(load_study(toy_study, ['grid.models=["opt-125m"]'])))
+    config, tokens = budget.notes
+    assert config.startswith("opt-125m: arithmetic and memory follow from the config shipped with oodles")
+    assert tokens.startswith("opt-125m: tokens are estimated, 4.3 characters each (SmolLM2's tokenizer: 4.0 to 5.1")
+    run = budget.runs[0]
+    assert run.memory is not None
+    assert run.memory.weights == PRESETS["opt-125m"].weight_bytes
+    layers = 12 * (4 * 768**2 + 8 * 768**2)  # of every token, two operations each; three times as many in training
+    assert run.cost.arithmetic == pytest.approx(
+        2 * layers * (run.cost.computed_tokens + 2 * run.cost.training_tokens), rel=0.1
+    )
+    other = resolve_model("facebook/opt-125m@elsewhere")
+    assert shipped_config(other) is None
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_config(resolve_model("opt-125m"))  # a model that is loaded never has the shipped one
+
+
+def test_hours_on_gpus_are_the_arithmetic_at_a_share_of_the_rate(toy_study: Path) -> None:
+    budget = budget_of(expand(load_study(toy_study, ['grid.models=["opt-30b"]'])))
+    arithmetic = sum(run.cost.arithmetic for run in budget.runs)
+    told = describe_budget(budget, {r.run: "missing" for r in budget.runs})["gpus"]
+    assert [gpu["name"] for gpu in told] == ["A5000", "A6000", "A100", "H100"]
+    a100 = told[2]
+    assert a100["gpu_hours"] == pytest.approx(arithmetic / 312e12 / 0.35 / 3600)
+    assert a100["low"] == pytest.approx(a100["gpu_hours"] * 0.35 / 0.5)
+    assert a100["high"] == pytest.approx(a100["gpu_hours"] * 0.35 / 0.2)
+    on_gpu = budget.runs[0].on_gpu
+    assert on_gpu is not None
+    assert on_gpu.process == 0
+    assert on_gpu.weights == PRESETS["opt-30b"].weight_bytes  # 60 GB: more than 48 GiB, less than 80
+    assert [gpu["too_large"] for gpu in told] == [{"opt-30b": 2}, {"opt-30b": 2}, {}, {}]
+    assert [gpu["gpu_hours_fitting"] > 0 for gpu in told] == [False, False, True, True]
+    fp32 = budget_of(expand(load_study(toy_study, ['grid.models=["opt-125m"]', "train.precision=fp32"])))
+    assert fp32.gpus == ()  # the published rate is that of half precision
+
+
+@pytest.mark.parametrize("checkpointing", [False, True], ids=["plain", "checkpointing"])
+@pytest.mark.parametrize("label", ["opt-125m", "smollm2-135m", "olmo2-1b"])
+def test_a_few_layers_tell_the_memory_of_all(label: str, checkpointing: bool, toy_study: Path) -> None:
+    """To the byte: the same step with every layer."""
+    spec = replace(expand(load_study(toy_study)).jobs[0].spec, model=resolve_model(label))
+    outline = outline_model(spec.model, shipped_config(spec.model))
+    footprint = draw_footprint(outline, replace(spec, recipe=Recipe(precision="bf16")))
+    assert footprint.stack is not None
+    whole = replace(footprint, stack=None)
+    few, every = (
+        training_bytes(one, Candidates(examples=[]), (4, 24, 4), checkpointing=checkpointing)
+        for one in (footprint, whole)
+    )
+    assert few == every
+    assert scoring_bytes(footprint, 2, 40) == scoring_bytes(whole, 2, 40)
+    layers = footprint.model.config.num_hidden_layers
+    assert layers == len(footprint.stack.layers) == outline.config.num_hidden_layers
+
+
+# without a network, without data
+
+
+PAPER = ["--only", "smol", "--only", "opt", "--shots", "32"]
+
+
+def test_the_paper_is_told_without_network_and_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OODLES_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    out = tmp_path / "out"
+    dry = oodles("run", "paper", *PAPER, "--out", out, "--dry-run", "--json")
+    assert dry.returncode == 0, dry.stderr
+    told = json.loads(dry.stdout)
+    assert any("not here; as many prompts as the suite declares" in note for note in told["notes"])
+    assert len(told["runs"]) == 12
+    first = told["runs"][0]
+    assert first["prompts"] == 8 * 57346  # at 8 points; the sizes of docs/nli.md
+    assert first["arithmetic"] > 0
+    assert first["memory_on_gpu"]["total"] > first["memory_on_gpu"]["weights"]
+    assert told["reported_gpu_hours"] is None  # a part of the grid is not compared with the whole
+    assert not out.exists()
+    out.mkdir()
+    refused = oodles("run", "paper", *PAPER, "--out", out, "--dry-run")
+    assert refused.returncode == 2  # a folder that is there may hold runs, which only the data can be compared with
+    assert "stanfordnlp/snli" in refused.stderr
+
+
+def test_stand_ins_are_as_long_as_the_data(real_data: Path) -> None:
+    """Declared means are within 2 % of the data's, and there are as many rows."""
+    real = load_suite("nli", data=str(real_data))
+    for data in real.test_sets.values():
+        examples = load_examples(real, data)
+        for field, mean in data.characters.items():
+            found = sum(len(e.fields[field]) for e in examples) / len(examples)
+            assert mean == pytest.approx(found, rel=0.02), (data.name, field)
+        stand_in = stand_in_for(data)
+        assert stand_in is not None
+        assert len(make_rows(stand_in)) == len(examples)
+
+
+def test_the_first_failed_request_decides_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hub that does not answer is asked once in a dry run, for data and models (simulated silence)."""
+    asked = []
+
+    def silent(seconds: float, call: Any) -> Any:
+        asked.append(seconds)
+        raise TimeoutError("no answer")
+
+    monkeypatch.setattr(hub, "within", silent)
+    monkeypatch.setattr(hub, "_ASKED", {})
+    source = load_suite("nli").test_sets["rte"].source
+    with hub.one_attempt(0.5):
+        for _ in range(3):
+            with pytest.raises(hub._UnreachableError):
+                hub._ask(source, str(source.hub), None)
+        assert "cannot be reached" in hub.unreachable("facebook/opt-125m", "main")
+    assert asked == [0.5]
 
 
 def counts(budget: Budget) -> list[tuple[int, ...]]:

@@ -111,7 +111,7 @@ def test_seeds_decide_the_rows(name: str, split: str) -> None:
 
 @pytest.mark.parametrize("hash_seed", ["1", "77"])
 def test_rows_do_not_depend_on_the_hash_seed(hash_seed: str) -> None:
-    code = "import json; from oodles import mini; print(json.dumps({n: mini.generate(n) for n in mini.SETS}))"
+    code = "import json; from oodles.suite import mini; print(json.dumps({n: mini.generate(n) for n in mini.SETS}))"
     paths = os.pathsep.join(path for path in sys.path if path)
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": paths}
     output = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)

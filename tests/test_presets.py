@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import warnings
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from oodles.model.load import (
     outline_model,
     precision_of,
     resolve_model,
+    shipped_config,
     slow_here,
     targets_of,
 )
@@ -46,54 +48,10 @@ from oodles.study.load import load_study
 
 DOCS = Path(__file__).parent.parent / "docs"
 
-# the public configs, as far as they decide the number of parameters
-
-
-def opt(hidden: int, layers: int, heads: int, **other: Any) -> OPTConfig:
-    return OPTConfig(
-        hidden_size=hidden,
-        ffn_dim=4 * hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        vocab_size=50272,
-        max_position_embeddings=2048,
-        **{"word_embed_proj_dim": hidden, **other},
-    )
-
-
-def llama_like(kind: Any, vocabulary: int, hidden: int, inner: int, layers: int, heads: int, groups: int) -> Any:
-    return kind(
-        vocab_size=vocabulary,
-        hidden_size=hidden,
-        intermediate_size=inner,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=groups,
-        tie_word_embeddings=kind is not Olmo2Config,
-    )
-
-
-PUBLIC = {
-    "opt-125m": opt(768, 12, 12),
-    "opt-350m": opt(1024, 24, 16, word_embed_proj_dim=512, do_layer_norm_before=False),
-    "opt-1.3b": opt(2048, 24, 32),
-    "opt-2.7b": opt(2560, 32, 32),
-    "opt-6.7b": opt(4096, 32, 32),
-    "opt-13b": opt(5120, 40, 40),
-    "opt-30b": opt(7168, 48, 56),
-    "olmo2-1b": llama_like(Olmo2Config, 100352, 2048, 8192, 16, 16, 16),
-    "olmo2-7b": llama_like(Olmo2Config, 100352, 4096, 11008, 32, 32, 32),
-    "olmo2-13b": llama_like(Olmo2Config, 100352, 5120, 13824, 40, 40, 40),
-    "olmo2-32b": llama_like(Olmo2Config, 100352, 5120, 27648, 64, 40, 8),
-    "smollm3-3b": llama_like(SmolLM3Config, 128256, 2048, 11008, 36, 16, 4),
-    "smollm2-135m": llama_like(LlamaConfig, 49152, 576, 1536, 30, 9, 3),
-    "smollm2-360m": llama_like(LlamaConfig, 49152, 960, 2560, 32, 15, 5),
-    "smollm2-1.7b": llama_like(LlamaConfig, 49152, 2048, 8192, 24, 32, 32),
-}
-
 
 def test_the_presets_are_the_study_s_models_and_small_relatives() -> None:
-    assert set(PRESETS) == set(PUBLIC)
+    shipped = json.loads((resources.files("oodles.model") / "configs.json").read_text())
+    assert list(shipped) == list(PRESETS)
     assert list(PRESETS)[:8] == [
         *("opt-2.7b", "opt-6.7b", "opt-13b", "opt-30b", "olmo2-7b", "olmo2-13b", "olmo2-32b", "smollm3-3b")
     ]
@@ -122,7 +80,7 @@ def test_every_preset_is_complete(preset: Any) -> None:
 @pytest.mark.parametrize("label", PRESETS)
 def test_parameters_and_targets_are_the_architecture_s(label: str) -> None:
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(PUBLIC[label])
+        model = outline_model(resolve_model(label), shipped_config(resolve_model(label)))
     assert sum(p.numel() for p in model.parameters()) == PRESETS[label].parameters
     assert find_targets(model) == tuple(sorted(PRESETS[label].targets))
 

@@ -131,6 +131,7 @@ class DataSet:
     columns: Mapping[str, str] = field(default_factory=dict)  # field, label or id -> column
     drop: tuple[str, ...] = ()  # labels left out
     expect: Mapping[str, int] = field(default_factory=dict)  # label -> rows, of kept and dropped labels
+    characters: Mapping[str, float] = field(default_factory=dict)  # field -> characters on average, of kept rows
     chance: float | None = None  # accuracy of the best constant answer
     pattern: str = ""  # this set's own pattern; empty: the run's
     tags: tuple[str, ...] = ()
@@ -428,6 +429,7 @@ class Study:
     recipe: Recipe = field(default_factory=Recipe)
     evaluation: Evaluation = field(default_factory=Evaluation)
     folder: str = ""  # of the study file; relative suites and models are looked up there
+    reported_gpu_hours: float | None = None  # what a published study is said to have taken; compared with the estimate
 
 
 def role_of(test_set: str, train_set: str) -> Role:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from oodles.study.worker import Outcome
 
 LISTED = 60  # runs; of more, only those that matter are listed
+PATIENCE = 3.0  # seconds in which the hub must answer a dry run
 
 
 def demo(
@@ -146,11 +147,18 @@ def run(
 
 def _dry_run(study: Study, root: Path, options: RunOptions, as_json: bool) -> None:
     """Counts and estimates; writes nothing to the study's folder."""
+    from oodles.suite.hub import one_attempt
+
+    with one_attempt(PATIENCE):
+        _tell_costs(study, root, options, as_json)
+
+
+def _tell_costs(study: Study, root: Path, options: RunOptions, as_json: bool) -> None:
     from oodles.model.load import require_training
     from oodles.store.facts import describe_status
-    from oodles.study.grid import expand, select
+    from oodles.study.grid import expand_for_costs, select
 
-    grid = select(expand(study), options.only or (), options.shots or ())
+    grid = select(expand_for_costs(study, root), options.only or (), options.shots or ())
     status = {row["run"]: row["status"] for row in describe_status(root, [job.spec.name for job in grid.jobs])}
     require_training("oodles run --dry-run")
     from oodles.store.folder import StudyFolder
@@ -159,16 +167,19 @@ def _dry_run(study: Study, root: Path, options: RunOptions, as_json: bool) -> No
         basis_lines,
         budget_of,
         describe_budget,
+        gpu_lines,
         sum_lines,
         table_of_counts,
         table_of_estimates,
+        table_of_gpus,
     )
     from oodles.study.launch import check_place, members_of
     from oodles.study.preview import preview
     from oodles.study.worker import How
 
     check_place(grid, root)
-    check_members(StudyFolder(root), members_of(grid))
+    if StudyFolder(root).is_study:
+        check_members(StudyFolder(root), members_of(grid))
     would = preview(grid, root, How(options.retry, options.verify))
     with waiting() as show:
         budget = budget_of(grid, [run for run, state in status.items() if state == "done"], show, would)
@@ -178,6 +189,9 @@ def _dry_run(study: Study, root: Path, options: RunOptions, as_json: bool) -> No
     print_table("per run, counted", *table_of_counts(budget))
     print_table("\nper run, estimated", *table_of_estimates(budget))
     tell("\n" + "\n".join([*sum_lines(budget), *basis_lines(budget)]))
+    if budget.gpus:
+        print_table("\nwhole study, on GPUs", *table_of_gpus(budget))
+        tell("\n" + "\n".join(gpu_lines(budget)))
     if StudyFolder(root).is_study or len(status) <= LISTED:
         print_table(f"\n{root}", ["run", "status", "would"], [[w.run, status[w.run], str(w)] for w in would])
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import json
 import os
 import sys
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,13 +176,27 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def outline_model(spec: ModelSpec) -> torch.nn.Module:
+def shipped_config(spec: ModelSpec) -> Any:
+    """A preset's config as this package ships it; None for any other model or revision.
+
+    It holds what decides shapes, nothing else: for estimates only. A model that is loaded has the hub's config.
+    """
+    preset = preset_of(spec.source)
+    if preset is None or spec.revision != preset.revision:
+        return None
+    from transformers import AutoConfig
+
+    shipped = json.loads((resources.files("oodles.model") / "configs.json").read_text(encoding="utf-8"))
+    return AutoConfig.for_model(**shipped[preset.label])
+
+
+def outline_model(spec: ModelSpec, config: Any = None) -> torch.nn.Module:
     """The model's modules and shapes, built from its config alone: no weights are downloaded or held."""
     require_training("looking into a model")
     import torch
     from transformers import AutoModelForCausalLM
 
-    config = load_config(spec)
+    config = load_config(spec) if config is None else config
     with _quiet_loading(), _as_model_error(spec), torch.device("meta"):
         return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
 

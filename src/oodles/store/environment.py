@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -35,6 +36,7 @@ def _torch_facts() -> dict[str, Any]:
     return {"device": device, "threads": torch.get_num_threads(), "instructions": instructions}
 
 
+@cache
 def _version(name: str) -> str | None:
     try:
         return metadata.version(name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -17,24 +17,35 @@ import torch
 
 from oodles.contracts import SHOTS, ModelSpec, PromptSet, RunSpec
 from oodles.errors import ModelError
-from oodles.model.load import load_tokenizer, outline_model
+from oodles.model.load import load_tokenizer, outline_model, shipped_config
 from oodles.model.prefix_trees import ROW_TOKENS, Sequences, pack
 from oodles.model.scoring import BATCH_TOKENS, BATCH_TOKENS_ELSEWHERE, sequences_of
 from oodles.model.tokens import context_limit, encode_once
 from oodles.runs.progress import duration
 from oodles.runs.schedule import passes, schedule_of, step_count
 from oodles.runs.train import Candidates, encode_shots
+from oodles.study.devices import ASSUMED, DEVICES, HALF, USABLE, Hours, Load, hours_on
 from oodles.study.footprint import Footprint, device_name, draw_footprint, resident_bytes, scoring_bytes, training_bytes
 from oodles.study.grid import Grid
 from oodles.study.preview import Would
 from oodles.suite.patterns import render
+from oodles.suite.render import sampled_alike
+from oodles.suite.sources import stand_ins_of
+from oodles.suite.stand_ins import SPREAD
 
 UTILISATION = (0.3, 0.8)  # of the rate that matrix products alone reach
 CHARACTERS_PER_TOKEN = 4.3  # of English prompts, where the tokenizer is not here
-NOT_HERE = (
-    f"tokens are estimated, {CHARACTERS_PER_TOKEN} characters each, and nothing is said of arithmetic, time, memory and"
-    " adapters on disk, because it is not here"
+BY_CHARACTERS = (
+    f"tokens are estimated, {CHARACTERS_PER_TOKEN} characters each (SmolLM2's tokenizer: 4.0 to 5.1 in the sets of nli"
+    " and mini, so a set's tokens may be 8 % more or 16 % fewer; other tokenizers differ)"
 )
+NOT_HERE = f"{BY_CHARACTERS}, and nothing is said of arithmetic, time, memory and adapters on disk: it is not here"
+NO_TOKENIZER = f"{BY_CHARACTERS}: its tokenizer is not here"
+STAND_INS = (
+    "{}: not here; as many prompts as the suite declares, of texts of the declared average length (log-normal, standard"
+    f" deviation {SPREAD} of the logarithm); beginnings are shared by chance only, so more is computed than of the data"
+)
+SHIPPED = "arithmetic and memory follow from the config shipped with oodles: the hub's is not here"
 GAPS = 0.75  # what glibc's heap holds on to beside a training step's tensors: 0.6 to 0.8 of them, measured on a CPU
 MOMENTS = {"adamw": 2, "adafactor": 0, "sgd": 0}  # numbers an optimiser keeps for each one that is trained
 
@@ -86,6 +97,7 @@ class RunBudget:
     left: Cost  # of what is missing of it
     would: str  # what `oodles run` would do
     memory: Memory | None  # None if the model is not here
+    on_gpu: Memory | None = None  # the same on a GPU; None also if the run is not in half precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +106,8 @@ class Budget:
 
     runs: tuple[RunBudget, ...]
     device: str
+    gpus: tuple[Hours, ...]  # none if a run's arithmetic is not known, or not in half precision
+    reported: float | None  # GPU-hours that the study itself is said to have taken
     rates: Mapping[str, float]  # model -> operations per second of its matrix products, timed here
     notes: tuple[str, ...]
 
@@ -146,50 +160,87 @@ def budget_of(
     models, notes = _look_up(grid, say)
     work = {one.spec.name: one for one in _work(grid, models, done, say)}
     process = resident_bytes() if device_name() == "cpu" else 0  # as in a run: packages and data are loaded
-    memory: dict[str, Memory] = {}
+    memory: dict[str, tuple[Memory, Memory]] = {}
     for model, reader in models.items():
         say(f"a training step of {model.label}, without its weights")
         try:
             memory |= _memory(reader.footprint, [w for w in work.values() if w.spec.model == model], process)
         except RuntimeError as error:  # it asks its tensors for their content
             notes.append(f"{model.label}: no memory, the model cannot be gone through without weights ({error})")
+    runs = tuple(
+        RunBudget(
+            run=name,
+            group=work[name].group,
+            cost=_cost(work[name], models[work[name].spec.model].footprint, _whole(work[name])),
+            left=_cost(work[name], models[work[name].spec.model].footprint, _rest(work[name], planned.get(name))),
+            would=str(planned.get(name, "train")),
+            memory=memory[name][0] if name in memory else None,
+            on_gpu=memory[name][1] if name in memory and work[name].spec.recipe.precision in HALF else None,
+        )
+        for name in (job.spec.name for job in grid.jobs)
+    )
     return Budget(
-        runs=tuple(
-            RunBudget(
-                run=name,
-                group=work[name].group,
-                cost=_cost(work[name], models[work[name].spec.model].footprint, _whole(work[name])),
-                left=_cost(work[name], models[work[name].spec.model].footprint, _rest(work[name], planned.get(name))),
-                would=str(planned.get(name, "train")),
-                memory=memory.get(name),
-            )
-            for name in (job.spec.name for job in grid.jobs)
-        ),
+        runs=runs,
         device=device_name(),
+        gpus=_gpus(runs),
+        reported=grid.study.reported_gpu_hours if _is_whole(grid) else None,
         rates={model.label: reader.footprint.rate for model, reader in models.items() if reader.footprint},
         notes=tuple(notes),
     )
 
 
+def _is_whole(grid: Grid) -> bool:
+    """Whether all runs of the study are there: none is filtered out."""
+    study = grid.study
+    parts = (study.models, study.train_sets, study.patterns or ("",), study.shots, study.seeds)
+    draws = 1 if study.data_seeds == "seed" else len(study.data_seeds)
+    return len(grid.jobs) == draws * math.prod(map(len, parts))
+
+
+def _gpus(runs: Sequence[RunBudget]) -> tuple[Hours, ...]:
+    loads = [Load(model=r.group[0], arithmetic=r.cost.arithmetic, memory=r.on_gpu.total) for r in runs if r.on_gpu]
+    return tuple(hours_on(device, loads) for device in DEVICES) if len(loads) == len(runs) else ()
+
+
 def _look_up(grid: Grid, say: Callable[[str], None]) -> tuple[dict[ModelSpec, Reader], list[str]]:
     """Tokenizer and footprint of every model, and what is to be said of those that are not here."""
-    models, notes = {}, []
+    models: dict[ModelSpec, Reader] = {}
+    notes = [STAND_INS.format(", ".join(names))] if (names := stand_ins_of(grid.suite)) else []
+    alike: dict[str, list[str]] = {}  # note -> models
+    by_characters: Sizes = {}  # which are the same for every model
     for spec in {job.spec.model: job.spec for job in grid.jobs}.values():
         say(f"outlining {spec.model.label}")
-        budget = spec.evaluation.batch_tokens or BATCH_TOKENS.get(device_name(), BATCH_TOKENS_ELSEWHERE)
+        reader = Reader(batch_tokens=_batch_tokens(spec, device_name()), known=by_characters)
         try:
-            outline, tokenizer = outline_model(spec.model), load_tokenizer(spec.model)
+            outline, shipped = _outline(spec.model)
         except ModelError as error:
             notes.append(f"{spec.model.label}: {NOT_HERE} ({error})")
-            models[spec.model] = Reader(batch_tokens=budget)
+            models[spec.model] = reader
             continue
-        models[spec.model] = Reader(
-            batch_tokens=budget,
-            tokenizer=tokenizer,
-            limit=context_limit(outline.config),
-            footprint=draw_footprint(outline, spec),
-        )
-    return models, notes
+        reader = replace(reader, limit=context_limit(outline.config), footprint=draw_footprint(outline, spec))
+        if shipped:
+            alike.setdefault(SHIPPED, []).append(spec.model.label)
+        try:
+            reader = replace(reader, tokenizer=load_tokenizer(spec.model), known={})
+        except ModelError:
+            alike.setdefault(NO_TOKENIZER, []).append(spec.model.label)
+        models[spec.model] = reader
+    return models, notes + [f"{', '.join(labels)}: {note}" for note, labels in alike.items()]
+
+
+def _outline(model: ModelSpec) -> tuple[torch.nn.Module, bool]:
+    """A model without weights, and whether its config is the shipped one, the hub's being out of reach."""
+    try:
+        return outline_model(model), False
+    except ModelError:
+        config = shipped_config(model)
+        if config is None:
+            raise
+        return outline_model(model, config), True
+
+
+def _batch_tokens(spec: RunSpec, device: str) -> int:
+    return spec.evaluation.batch_tokens or BATCH_TOKENS.get(device, BATCH_TOKENS_ELSEWHERE)
 
 
 # one run
@@ -223,7 +274,7 @@ def _work(
     rendered: dict[tuple[str, str], dict[tuple[str, str], PromptSet]] = {}
     donors: dict[ModelSpec, Sizes] = {}
     for job in sorted(grid.jobs, key=lambda job: job.spec.name not in done):
-        spec, reader, key = job.spec, models[job.spec.model], (job.spec.pattern.name, job.spec.train_set)
+        spec, reader, key = job.spec, models[job.spec.model], (job.spec.pattern.name, sampled_alike(job.spec))
         say(f"counting tokens of {spec.name}")
         if key not in rendered:
             rendered[key] = _keyed(one.prompts for one in grid.test_sets(spec))
@@ -311,8 +362,11 @@ def _adapter_file(footprint: Footprint) -> int:
     return footprint.adapter_bytes + ADAPTER_TENSOR * footprint.adapter_tensors + ADAPTER_CONFIG
 
 
-def _memory(footprint: Footprint | None, work: Sequence[Work], process: int) -> dict[str, Memory]:
-    """Of each run of a model. The largest batch goes through a training step; smaller ones are taken in proportion."""
+def _memory(footprint: Footprint | None, work: Sequence[Work], process: int) -> dict[str, tuple[Memory, Memory]]:
+    """Of each run of a model, here and on a GPU.
+
+    The largest batch goes through a training step; smaller ones are taken in proportion.
+    """
     if footprint is None:
         return {}
     largest = max(work, key=lambda one: one.batch[0] * one.batch[1])
@@ -322,17 +376,20 @@ def _memory(footprint: Footprint | None, work: Sequence[Work], process: int) -> 
         training = training_bytes(footprint, shots, largest.batch, checkpointing=True)
     batches = {size.batch for one in work for size in one.sets.values()}
     scoring = scoring_bytes(footprint, *max(batches, key=lambda batch: batch[0] * batch[1] ** 2))
+    width = max(width for _, width in batches)
+    there = scoring_bytes(footprint, max(1, _batch_tokens(largest.spec, "cuda") // width), width)
+    here = training
     if device_name() == "cpu":  # the gaps are those of a plain step, with checkpointing too
-        training += round(GAPS * plain)
+        here += round(GAPS * plain)
         scoring *= torch.get_num_threads()  # a batch per core
+    adapter = footprint.adapter_bytes * (1 + MOMENTS[recipe.optimiser])
     share = {one.spec.name: one.batch[0] * one.batch[1] / (largest.batch[0] * largest.batch[1]) for one in work}
+
+    def held(process: int, batch: int) -> Memory:
+        return Memory(process=process, weights=footprint.weights, adapter=adapter, batch=batch)
+
     return {
-        name: Memory(
-            process=process,
-            weights=footprint.weights,
-            adapter=footprint.adapter_bytes * (1 + MOMENTS[recipe.optimiser]),
-            batch=max(round(part * training), scoring),
-        )
+        name: (held(process, max(round(part * here), scoring)), held(0, max(round(part * training), there)))
         for name, part in share.items()
     }
 
@@ -410,6 +467,7 @@ def describe_budget(budget: Budget, status: Mapping[str, str]) -> dict[str, Any]
         {"run": r.run, "status": status[r.run], "would": r.would, "left": _plain(r.left)}
         | dict(zip(names, r.group, strict=True))
         | _plain(r.cost, r.memory)
+        | ({"memory_on_gpu": _plain_memory(r.on_gpu)} if r.on_gpu else {})
         for r in budget.runs
     ]
     groups = [
@@ -421,6 +479,9 @@ def describe_budget(budget: Budget, status: Mapping[str, str]) -> dict[str, Any]
         "utilisation": list(UTILISATION),
         "device": budget.device,
         "rates": dict(budget.rates),
+        "gpus": [_plain_hours(hours) for hours in budget.gpus],
+        "gpu_utilisation": list(ASSUMED),
+        "reported_gpu_hours": budget.reported,
         "notes": list(budget.notes),
         "runs": runs,
         "per_run": groups,
@@ -429,9 +490,18 @@ def describe_budget(budget: Budget, status: Mapping[str, str]) -> dict[str, Any]
     }
 
 
+def _plain_hours(found: Hours) -> dict[str, Any]:
+    times = {"gpu_hours": found.hours, "low": found.low, "high": found.high, "gpu_hours_fitting": found.fitting}
+    return {**asdict(found.device), **times, "too_large": dict(found.too_large)}
+
+
 def _plain(cost: Cost, memory: Memory | None = None) -> dict[str, Any]:
     told = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(cost).items()}
-    return {**told, "memory": {**asdict(memory), "total": memory.total}} if memory else told
+    return {**told, "memory": _plain_memory(memory)} if memory else told
+
+
+def _plain_memory(memory: Memory) -> dict[str, int]:
+    return {**asdict(memory), "total": memory.total}
 
 
 def table_of_counts(budget: Budget) -> tuple[list[str], list[list[str]]]:
@@ -457,6 +527,58 @@ def table_of_estimates(budget: Budget) -> tuple[list[str], list[list[str]]]:
         for row in rows(budget)
     ]
     return _with_groups(budget, columns, cells)
+
+
+def table_of_gpus(budget: Budget) -> tuple[list[str], list[list[str]]]:
+    """Columns and cells: hours of each kind of GPU, and what does not fit; no rows where nothing can be said."""
+    columns = ["GPU", "memory", "rate", "GPU-hours", "range", "of runs that fit", "do not fit on one device"]
+    runs = Counter(run.group[0] for run in budget.runs)
+    cells = [
+        [
+            found.name,
+            f"{found.device.memory / 2**30:.0f} GiB",
+            f"{in_units(found.device.rate, 'FLOP')}/s",
+            _rounded(found.hours),
+            f"{_rounded(found.low)} to {_rounded(found.high)}",
+            _rounded(found.fitting),
+            ", ".join(model if n == runs[model] else f"{model} ({n} of {runs[model]} runs)" for model, n in misfits)
+            or "-",
+        ]
+        for found in budget.gpus
+        for misfits in [found.too_large.items()]
+    ]
+    return columns, cells
+
+
+def _rounded(hours: float) -> str:
+    """Two digits: it is an estimate.
+
+    >>> _rounded(1234.5), _rounded(0.0123), _rounded(0)
+    ('1,200', '0.012', '0')
+    """
+    return f"{float(f'{hours:.2g}'):,.{max(0, 1 - math.floor(math.log10(hours)))}f}" if hours > 0 else "0"
+
+
+def gpu_lines(budget: Budget) -> list[str]:
+    """What the hours of GPUs rest on, and how they compare with what the study is said to have taken."""
+    if not budget.gpus:
+        return []
+    low, assumed, high = (round(100 * share) for share in ASSUMED)
+    lines = [
+        f"GPU-hours, an estimate: the arithmetic of all runs at {assumed} % (range: {high} to {low} %) of the rate the"
+        " maker publishes for dense matrix products in half precision; loading and writing are not counted, and small"
+        " models come to less",
+        f"fits: weights, adapter, optimiser and the largest batch take at most {USABLE:.0%} of the memory; the hours of"
+        " a run that does not fit are counted as if it did; a smaller train.batch_size with train.accumulate, or"
+        " train.gradient_checkpointing, takes less memory",
+    ]
+    if budget.reported:
+        shares = ", ".join(f"{found.hours / budget.reported:.1%} on {found.name}" for found in budget.gpus)
+        lines.append(
+            f"the study is said to have taken about {budget.reported:,.0f} GPU-hours; this estimate of its grid is"
+            f" {shares}: arithmetic alone, with this file's recipe and evaluation points, which are not the study's"
+        )
+    return lines
 
 
 def _with_groups(budget: Budget, columns: list[str], cells: list[list[str]]) -> tuple[list[str], list[list[str]]]:

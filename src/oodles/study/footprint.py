@@ -11,13 +11,15 @@ import os
 import time
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers.pytorch_utils import Conv1D
@@ -28,8 +30,10 @@ from oodles.model.load import attach_lora
 from oodles.runs.monitor import memory_gigabytes
 from oodles.runs.train import Candidates
 
-TIMED = 0.2  # seconds of matrix products
-TIMED_ROWS, TIMED_SIDE = 256, 4096  # tokens at once, and the longest side of a matrix that is timed
+TIMED = 0.05  # seconds of products with each matrix
+TIMED_ROWS = 256  # tokens at once
+TIMED_SIDE = {"cpu": 2048, "cuda": 4096}  # the longest side of a matrix that is timed: a GPU needs much to do
+FEW = (2, 3)  # layers of a model that go through a step; all others are like them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -43,6 +47,7 @@ class Footprint:
     adapter: int  # numbers that are trained
     adapter_bytes: int
     adapter_tensors: int
+    stack: Stack | None  # None: all its layers go through a step
     rate: float  # operations per second that its matrix products reach here
 
     def scoring(self, tokens: int) -> float:
@@ -83,6 +88,7 @@ def draw_footprint(outline: torch.nn.Module, spec: RunSpec) -> Footprint:
         adapter=sum(p.numel() for p in trained),
         adapter_bytes=sum(p.numel() * p.element_size() for p in trained),
         adapter_tensors=len(trained),
+        stack=find_stack(adapted),
         rate=time_products(matrices, dtype),
     )
 
@@ -94,18 +100,19 @@ def time_products(matrices: Mapping[tuple[int, ...], int], dtype: torch.dtype) -
     """Operations per second of matrix products of some shapes, each so many times, timed on this device."""
     operations = seconds = 0.0
     for shape, count in matrices.items():
-        rows, columns = (min(side, TIMED_SIDE) for side in shape)
+        rows, columns = (min(side, TIMED_SIDE[device_name()]) for side in shape)
         operations += count * 2.0 * TIMED_ROWS * rows * columns
-        seconds += count * _time_product(rows, columns, dtype, TIMED / len(matrices))
+        seconds += count * _time_product(rows, columns, dtype)
     return operations / seconds
 
 
-def _time_product(rows: int, columns: int, dtype: torch.dtype, seconds: float) -> float:
-    """The quickest of many calls: the others were disturbed."""
+@cache
+def _time_product(rows: int, columns: int, dtype: torch.dtype) -> float:
+    """The quickest of many calls: the others were disturbed. Models have shapes in common."""
     matrix = torch.ones(rows, columns, dtype=dtype, device=device_name())
     tokens = torch.ones(TIMED_ROWS, columns, dtype=dtype, device=device_name())
     best, start = math.inf, time.perf_counter()
-    while time.perf_counter() - start < seconds:
+    while time.perf_counter() - start < TIMED:
         called = time.perf_counter()
         torch.nn.functional.linear(tokens, matrix)
         if torch.cuda.is_available():
@@ -126,13 +133,64 @@ def training_bytes(
     """
     model = footprint.model.train()
     if checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
+        # what is computed again is computed in the backward pass, which the mode below does not reach
+        again = {"use_reentrant": False, "context_fn": lambda: (nullcontext(), FusedAttention())}
+        model.gradient_checkpointing_enable(again)
     else:
         model.gradient_checkpointing_disable()
-    with _fused_attention(), Shapes(model) as live:
-        _loss(model, shots, *batch).backward()
-    model.zero_grad()
-    return int(live.peak)
+
+    def step() -> int:
+        with FusedAttention(), Shapes(model) as live:
+            _loss(model, shots, *batch).backward()
+        model.zero_grad()
+        return int(live.peak)
+
+    stack = footprint.stack
+    if stack is None:
+        return step()
+    few, more = (_with_layers(stack, count, step) for count in FEW)
+    return few + (len(stack.layers) - FEW[0]) * (more - few) // (FEW[1] - FEW[0])
+
+
+def _with_layers(stack: Stack, count: int, measure: Callable[[], int]) -> int:
+    with stack.only(count):
+        return measure()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stack:
+    """A model's layers where they are all alike: who holds them, and under which name."""
+
+    holder: torch.nn.Module
+    name: str
+    layers: torch.nn.ModuleList
+    config: Any
+
+    @contextmanager
+    def only(self, count: int) -> Iterator[None]:
+        """The model with its first layers only."""
+        setattr(self.holder, self.name, torch.nn.ModuleList(list(self.layers)[:count]))
+        self.config.num_hidden_layers = count
+        try:
+            yield
+        finally:
+            setattr(self.holder, self.name, self.layers)
+            self.config.num_hidden_layers = len(self.layers)
+
+
+def find_stack(model: Any) -> Stack | None:
+    """The layers of a model; None if they differ, or are few."""
+    config = causal_lm(model).config.get_text_config()
+    for holder in causal_lm(model).modules():
+        for name, part in holder.named_children():
+            if isinstance(part, torch.nn.ModuleList) and len(part) == config.num_hidden_layers > FEW[1]:
+                alike = len({_parameters(layer) for layer in part}) == 1
+                return Stack(holder=holder, name=name, layers=part, config=config) if alike else None
+    return None
+
+
+def _parameters(module: torch.nn.Module) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    return tuple((name, tuple(p.shape)) for name, p in module.named_parameters())
 
 
 def _loss(model: Any, shots: Candidates, rows: int, width: int, reads: int) -> torch.Tensor:
@@ -147,10 +205,16 @@ def scoring_bytes(footprint: Footprint, rows: int, width: int) -> int:
     """The most that tensors hold while a batch of packed rows is scored."""
     model = footprint.model.eval()
     dtype = next(model.parameters()).dtype
-    with torch.no_grad(), _fused_attention(), Shapes(model) as live:
-        mask = torch.empty(rows, 1, width, width, dtype=dtype, device="meta")
-        hidden_states(model, input_ids=_indices(rows, width), position_ids=_indices(rows, width), attention_mask=mask)
-    return int(live.peak)
+
+    def score() -> int:
+        with torch.no_grad(), FusedAttention(), Shapes(model) as live:
+            mask = torch.empty(rows, 1, width, width, dtype=dtype, device="meta")
+            position = _indices(rows, width)
+            hidden_states(model, input_ids=_indices(rows, width), position_ids=position, attention_mask=mask)
+        return int(live.peak)
+
+    # without gradients, what a layer holds is gone when the next begins
+    return _with_layers(footprint.stack, FEW[0], score) if footprint.stack else score()
 
 
 def _indices(*shape: int) -> torch.Tensor:
@@ -186,16 +250,13 @@ class Shapes(TorchDispatchMode):  # type: ignore[misc]
         self.now -= size
 
 
-@contextmanager
-def _fused_attention() -> Iterator[None]:
+class FusedAttention(TorchFunctionMode):  # type: ignore[misc]
     """Attention as every device's own kernel does it; the meta device has none, and would build all its weights."""
-    functional: Any = torch.nn.functional
-    own = functional.scaled_dot_product_attention
-    functional.scaled_dot_product_attention = lambda *given, **_: _Attended.apply(*given[:3])
-    try:
-        yield
-    finally:
-        functional.scaled_dot_product_attention = own
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            return _Attended.apply(*args[:3])
+        return func(*args, **(kwargs or {}))
 
 
 class _Attended(torch.autograd.Function):  # type: ignore[misc]

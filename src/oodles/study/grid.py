@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from oodles.contracts import (
@@ -30,7 +31,8 @@ from oodles.suite.draw import draw_from, group
 from oodles.suite.load import check_pattern, load_suite, pattern_for, pattern_of, select_test_sets, train_set_of
 from oodles.suite.patterns import render
 from oodles.suite.render import Rendered, Renderer, check_slices
-from oodles.suite.sources import load_examples, set_hash
+from oodles.suite.slices import is_slice
+from oodles.suite.sources import load_examples, set_hash, with_stand_ins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,14 @@ def expand(study: Study) -> Grid:
             f"study {study.name}: two runs are named '{min(repeated)}'; list each model, seed and size once"
         )
     return Grid(study=study, suite=suite, jobs=jobs, caveats=_caveats(study), renderer=Renderer(suite))
+
+
+def expand_for_costs(study: Study, root: Path) -> Grid:
+    """As `expand`; of a study that has no folder yet, data that cannot be had are replaced by rows of their size."""
+    suite = load_suite(study.suite, study.folder, study.data)
+    if root.exists() or any(map(is_slice, study.evaluation.test_sets)):
+        return expand(study)  # what is there can be compared with the data only
+    return expand(replace(study, suite=with_stand_ins(suite)))
 
 
 class _Cell(NamedTuple):

@@ -50,6 +50,7 @@ class _File:
     out: str = ""
     data: str = ""
     allow: tuple[str, ...] = ()
+    reported_gpu_hours: float | None = None
     models: Mapping[str, _Model] = field(default_factory=dict)
     lora: Lora = field(default_factory=Lora)
     train: Recipe = field(default_factory=Recipe)
@@ -99,6 +100,7 @@ def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
         recipe=file.train,
         evaluation=file.eval,
         folder=str(path.parent),
+        reported_gpu_hours=file.reported_gpu_hours,
     )
 
 
@@ -163,6 +165,7 @@ def _check_ranges(file: _File, where: str) -> None:
     """What a type cannot say."""
     train, lora, evaluation = file.train, file.lora, file.eval
     rules = [
+        (file.reported_gpu_hours is None or file.reported_gpu_hours > 0, ": reported_gpu_hours must be positive"),
         (bool(file.grid.models), "[grid]: models is empty; name at least one"),
         (bool(file.grid.train_sets), "[grid]: train_sets is empty; name at least one"),
         (bool(file.grid.seeds), "[grid]: seeds is empty; name at least one"),

@@ -285,8 +285,10 @@ def _ask(source: Source, hub: str, revision: str | None) -> tuple[str, list[str]
     )
 
     api, cache = HfApi(), ("cache", lambda: _from_cache(source, hub))
+    if len(_PATIENCE) > 1 and _ASKED.get(api.endpoint):
+        raise _UnreachableError(_ASKED[api.endpoint], cache)
     try:
-        info = within(PATIENCE, lambda: api.dataset_info(hub, revision=revision, timeout=PATIENCE))
+        info = within(_PATIENCE[-1], lambda: api.dataset_info(hub, revision=revision, timeout=_PATIENCE[-1]))
     except GatedRepoError:
         raise _FailedError("access must be asked for on its page; then log in with `hf auth login`") from None
     except RepositoryNotFoundError:
@@ -298,7 +300,10 @@ def _ask(source: Source, hub: str, revision: str | None) -> tuple[str, list[str]
     except HfHubHTTPError as error:
         raise _UnreachableError(f"{api.endpoint} answers {error.response.status_code}", cache) from None
     except Exception as error:  # the network's errors have other types in every version of the libraries
-        raise _UnreachableError(f"{api.endpoint} cannot be reached ({_reason(error)})", cache) from None
+        away = f"{api.endpoint} cannot be reached ({_reason(error)})"
+        if len(_PATIENCE) > 1:
+            _ASKED[api.endpoint] = away
+        raise _UnreachableError(away, cache) from None
     if not info.sha:
         raise _FailedError(f"{api.endpoint} names no commit")
     return info.sha, [file.rfilename for file in info.siblings or []]
@@ -325,6 +330,17 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
 
 
 _ASKED: dict[str, str] = {}  # by endpoint: why it gives no answer; empty if it does
+_PATIENCE = [PATIENCE]
+
+
+@contextmanager
+def one_attempt(seconds: float) -> Iterator[None]:
+    """Inside, the first request to a hub decides for all, and it must be answered in so many seconds."""
+    _PATIENCE.append(seconds)
+    try:
+        yield
+    finally:
+        _PATIENCE.pop()
 
 
 def unreachable(model: str, revision: str) -> str:
@@ -335,7 +351,7 @@ def unreachable(model: str, revision: str) -> str:
     api = HfApi()
     if api.endpoint not in _ASKED:
         try:
-            within(PATIENCE, lambda: api.model_info(model, revision=revision, timeout=PATIENCE))
+            within(_PATIENCE[-1], lambda: api.model_info(model, revision=revision, timeout=_PATIENCE[-1]))
             _ASKED[api.endpoint] = ""
         except HFValidationError:
             return ""  # the id is wrong: whoever loads it says so

@@ -16,6 +16,7 @@ from pathlib import Path
 from oodles.contracts import SHOTS, DataSet, Pattern, Source, Suite
 from oodles.errors import ConfigError, nearest, shown
 from oodles.names import check_name, check_split
+from oodles.suite.stand_ins import STAND_IN
 from oodles.toml import build, check_schema, read_toml
 
 SUITE_SCHEMA = 1
@@ -258,6 +259,8 @@ def _check_source(source: Source, where: str) -> None:
     given = [k for k in ("generator", "file", "hub") if getattr(source, k) is not None]
     if len(given) != 1:
         raise ConfigError(f"{where}: source names {given or 'nothing'}, expected one of generator, file, hub")
+    if source.generator == STAND_IN:
+        raise ConfigError(f"{where}: generator '{STAND_IN}' is for estimates only; name a file or a hub data set")
     if source.hub is not None and not source.split:
         raise ConfigError(f'{where}: source has no split; name one, e.g. split = "test"')
     if source.hub is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from oodles.contracts import SHOTS, DataSet, Evaluation, Example, Pattern, PromptSet, Suite, role_of
+from oodles.contracts import SHOTS, DataSet, Evaluation, Example, Pattern, PromptSet, RunSpec, Suite, role_of
 from oodles.suite.load import pattern_for, select_test_sets
 from oodles.suite.patterns import render, shared_field
 from oodles.suite.slices import Members, is_slice, members_of, resolve_slice, slice_columns
@@ -59,6 +59,12 @@ class Renderer:
 def render_sets(suite: Suite, pattern: Pattern, in_domain: str, evaluation: Evaluation) -> tuple[Rendered, ...]:
     """The test sets of one run, for which nothing is shared."""
     return Renderer(suite).sets(pattern, in_domain, evaluation)
+
+
+def sampled_alike(spec: RunSpec) -> str:
+    """The same for runs whose test sets are sampled alike: the train set matters only if its test set has a limit."""
+    same = spec.evaluation.limit == spec.evaluation.limit_in_domain
+    return "" if same else spec.train_set
 
 
 def characters(prompts: PromptSet) -> float:

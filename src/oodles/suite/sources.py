@@ -11,21 +11,23 @@ True
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from oodles.contracts import DataSet, Example, Source, Suite, content_hash
+from oodles.contracts import DataSet, Example, Suite, content_hash
 from oodles.disk import cache_dir
 from oodles.errors import DataError, nearest
 from oodles.files import ABSENT, SUFFIXES, Rows, as_rows, read_file
 from oodles.suite import mini
 from oodles.suite.hub import Provenance, bring, matches, provenance_of
+from oodles.suite.stand_ins import STAND_IN, make_rows, stand_in_for
 
 KEPT_SETS = 32  # sets held in memory, so that a study of many runs reads each once
 
@@ -48,6 +50,29 @@ def load_examples(suite: Suite, data: DataSet) -> tuple[Example, ...]:
 def load_origin(suite: Suite, data: DataSet) -> Origin:
     """Where a set comes from, with the counts of all its labels."""
     return _load(suite, data)[1]
+
+
+def with_stand_ins(suite: Suite) -> Suite:
+    """The suite with generated rows for every set of the hub that is neither here nor to be had; for estimates only."""
+
+    def available(data: DataSet) -> DataSet:
+        if data.source.hub is None or locate(suite, data) is not None:
+            return data
+        with contextlib.suppress(DataError):
+            load_examples(suite, data)  # brings it
+            return data
+        train = suite.train_sets.get(data.name) is data
+        return stand_in_for(data, train=train) or data
+
+    train_sets = {name: available(data) for name, data in suite.train_sets.items()}
+    test_sets = {name: available(data) for name, data in suite.test_sets.items()}
+    return replace(suite, train_sets=train_sets, test_sets=test_sets)
+
+
+def stand_ins_of(suite: Suite) -> list[str]:
+    """Sets whose rows are generated because the data are not here."""
+    sets = (*suite.train_sets.values(), *suite.test_sets.values())
+    return sorted({data.name for data in sets if data.source.generator == STAND_IN})
 
 
 def set_hash(examples: Sequence[Example]) -> str:
@@ -125,7 +150,7 @@ def fetch_sets(suite: Suite, folder: Path | None, say: Callable[[str], None]) ->
 def _read(suite: Suite, data: DataSet, path: Path | None) -> Rows:
     where, source = f"{suite.name}/{data.name}", data.source
     if source.generator is not None:
-        return _generate(source, data.name, where)
+        return _generate(data, where)
     if path is not None:
         return read_file(path, where, _wanted(data))
     if Path(str(source.hub)).is_dir():  # laid out like the hub; it may change, so no copy is kept
@@ -151,10 +176,13 @@ def _wanted(data: DataSet) -> list[str] | None:
     return [name.split(".")[0] if "." in name else name for name in (*fields, *special, *data.slices)] + fields
 
 
-def _generate(source: Source, name: str, where: str) -> Rows:
+def _generate(data: DataSet, where: str) -> Rows:
+    source = data.source
+    if source.generator == STAND_IN:
+        return as_rows(make_rows(data), "generator stand-in")
     if source.generator != "mini":
         raise DataError(f"{where}: no generator '{source.generator}'; {nearest(str(source.generator), ['mini'])}")
-    return _generate_mini(name, source.split or "test", source.seed, where)
+    return _generate_mini(data.name, source.split or "test", source.seed, where)
 
 
 @lru_cache(maxsize=32)

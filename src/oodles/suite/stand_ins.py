@@ -1,0 +1,56 @@
+"""Rows that stand in for a set that is not here: as many as its suite declares, as long on average. For estimates only.
+
+>>> from oodles.suite.load import load_suite
+>>> hans = load_suite("nli").test_sets["hans"]
+>>> rows = make_rows(hans)
+>>> len(rows), round(sum(len(row["premise"]) for row in rows) / len(rows))
+(30000, 53)
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from oodles.contracts import DataSet, Source
+
+STAND_IN = "stand-in"  # the name of the generator, which no suite's TOML may use
+SPREAD = 0.4  # standard deviation of the logarithm of a text's length; 0.2 to 0.6 in the sets of nli
+MOST_SHOTS = 2000  # rows per label of a train set, from which shots are drawn
+
+WORDS = (
+    "a about after and are at because by can child city could day down every first for from had has he her house in"
+    " into is it large many more near new not of old on one or other out over place said she some than that the their"
+    " there they this three to two under was water were what when which who will with woman work would year"
+)
+
+
+def stand_in_for(data: DataSet, *, train: bool = False) -> DataSet | None:
+    """The set with generated rows; None if the suite declares neither how many there are nor how long they are."""
+    if not data.expect or not data.characters:
+        return None
+    most = MOST_SHOTS if train else None
+    expect = {label: min(n, most or n) for label, n in data.expect.items() if label in data.labels}
+    return replace(data, source=Source(generator=STAND_IN), expect=expect, columns={}, label_names={})
+
+
+def make_rows(data: DataSet) -> list[dict[str, str]]:
+    """As many rows of every kept label as expected; lengths of texts are log-normal around the declared mean."""
+    labels = [label for label, n in data.expect.items() if label in data.labels for _ in range(n)]
+    texts = {name: _texts(f"{data.name} {name}", mean, len(labels)) for name, mean in data.characters.items()}
+    plain = dict.fromkeys(data.slices, "")
+    return [plain | {"label": label} | {name: next(text) for name, text in texts.items()} for label in labels]
+
+
+def _texts(seed: str, mean: float, count: int) -> Iterator[str]:
+    rng = random.Random(seed)
+    normal = np.random.default_rng(rng.getrandbits(64)).standard_normal(count)
+    lengths = np.exp(SPREAD * normal)
+    sizes = np.maximum(1, np.rint(lengths * (mean / lengths.mean()))).astype(int)
+    enough = 1 + int(sizes.sum()) // 2  # a word and a space are two characters or more
+    words = " ".join(rng.choices(WORDS.split(), k=enough))
+    ends = np.cumsum(sizes)
+    return (words[end - size : end] for end, size in zip(ends.tolist(), sizes.tolist(), strict=True))
