@@ -42,6 +42,9 @@ test-long: setup-dev build/oracles   ## campaigns too long for every day (some h
 	$(BIN)/python -m benchmarks.noise --long --seed 0 --out build/noise.json
 	$(BIN)/python -m benchmarks.noise --merge build/noise.json
 	$(BIN)/python -m benchmarks.noise --table build/noise.json --into docs/statistics-evidence.md
+	$(BIN)/python -m benchmarks.noise --confirm --seed 1 --out build/noise-confirm.json
+	$(BIN)/python -m benchmarks.noise --merge build/noise-confirm.json
+	$(BIN)/python -m benchmarks.noise --table build/noise-confirm.json --into docs/statistics-evidence.md
 
 bench: setup-dev build/oracles       ## benchmarks, into benchmarks/results.json and docs/performance.md
 	$(BIN)/oodles fetch $(MODEL)

@@ -275,8 +275,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--into", type=Path, help="with --table: a page that has the two marks")
     chosen = parser.parse_args(arguments)
     if chosen.table:
-        table = markdown(json.loads(chosen.table.read_text()))
-        put_into(chosen.into, table, *MARKS) if chosen.into else print(table)
+        found = json.loads(chosen.table.read_text())
+        marks = CONFIRMED if found["form"] == "confirm" else MARKS
+        put_into(chosen.into, markdown(found), *marks) if chosen.into else print(markdown(found))
     elif chosen.merge:
         confirmed = json.loads(chosen.merge.read_text())["form"] == "confirm"
         name = "noise_confirmed" if confirmed else "noise"
@@ -287,6 +288,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 MARKS = ("<!-- measured noise: begin -->", "<!-- measured noise: end -->")
+CONFIRMED = ("<!-- measured noise confirmed: begin -->", "<!-- measured noise confirmed: end -->")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,7 +3,9 @@
 `partial_input_baseline` sees only a part of each example, `hypothesis_baseline` only the hypothesis: far above chance
 means that labels leak. `overlap_baseline` sees only how many words of the hypothesis are in the premise. Try it::
 
-    python -c "from oodles import baseline, mini; print(baseline.hypothesis_baseline(mini.generate('genre')))"
+    from oodles.audit.baseline import hypothesis_baseline
+    from oodles.suite import mini
+    print(hypothesis_baseline(mini.generate("genre")))
 """
 
 from __future__ import annotations
