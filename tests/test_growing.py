@@ -303,7 +303,7 @@ def test_ctrl_c_stops_all_workers_and_leaves_no_lock(toy_study: Path, tmp_path: 
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, told = process.communicate(timeout=120)
     assert process.returncode == 130, told
-    assert told.splitlines()[-1] == f"stopped; the same command goes on in {tmp_path / 'out'}"
+    assert told.splitlines()[-1] == f"stopped; the same command resumes in {tmp_path / 'out'}"
     assert "Traceback" not in told
     assert not list((tmp_path / "out" / "locks").iterdir())
     assert {f.status for f in run_folders(tmp_path / "out")} == {"started"}

@@ -75,7 +75,7 @@ def campaign(study: Path, out: Path, kind: str, kills: int) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     killed = sorted(out.glob("killed-*"))
     assert killed
-    assert "goes on from step" in "".join(f.log.read_text() for root in killed for f in run_folders(root))
+    assert "resumes from step" in "".join(f.log.read_text() for root in killed for f in run_folders(root))
     for root in killed:
         same(out / "undisturbed", root)
 
@@ -93,7 +93,7 @@ def test_a_polite_signal_is_told_and_the_same_command_goes_on(long_study: Path, 
     process.send_signal(signal.SIGTERM)
     _, told = process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGTERM, told
-    assert f"stopped by SIGTERM; the same command goes on in {tmp_path / 'out'}" in told
+    assert f"stopped by SIGTERM; the same command resumes in {tmp_path / 'out'}" in told
     assert "stopped by SIGTERM" in log.read_text()
     assert oodles(*command).returncode == 0
     run(load_study(long_study), tmp_path / "again")

@@ -1,4 +1,4 @@
-"""The files beside the scores: what is damaged is written anew from the study, or stops one run and names itself."""
+"""The files beside the scores: what is damaged is rewritten from the study, or stops one run and names itself."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ def test_tokens_are_kept_and_read_back(tmp_path: Path, monkeypatch: pytest.Monke
     assert (again.targets, again.shortened) == (first.targets, first.shortened) == (first.targets, ("7",))
     monkeypatch.undo()
     monkeypatch.setenv("OODLES_CACHE", str(tmp_path))
-    file.write_bytes(file.read_bytes()[:50])  # damaged: made anew
+    file.write_bytes(file.read_bytes()[:50])  # damaged: recomputed
     assert encode_once(TOKENIZER, rendered, 60).prompts == first.prompts
 
 

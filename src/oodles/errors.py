@@ -54,7 +54,7 @@ class StoreError(OodlesError):
 
 
 class DiskError(StoreError):
-    """Nothing can be written now; what is committed stays, and the same command goes on when the disk is mended."""
+    """Nothing can be written now; what is committed stays, and the same command resumes when the disk is mended."""
 
 
 class MissingExtraError(OodlesError):

@@ -1,6 +1,6 @@
 """The disk under a study: what is wrong with it, as one line, and whether the study's folder still is where it was.
 
-A full, read-only or failing disk is no run's fault: it stops the study with a `DiskError`, and the same command goes on
+A full, read-only or failing disk is no run's fault: it stops the study with a `DiskError`, and the same command resumes
 when the disk is mended.
 """
 

@@ -104,7 +104,7 @@ def stop_on_errors(audit: Audit, allow: Sequence[str]) -> None:
     if errors:
         first = errors[0]
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        how = f"; --allow {first.code} goes on all the same" if CODES[first.code].allowed else ""
+        how = f"; --allow {first.code} continues despite it" if CODES[first.code].allowed else ""
         raise DataError(f"audit: {first.where}: {first.text} [{first.code}]{more}; `oodles check` shows all{how}")
 
 

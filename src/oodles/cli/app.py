@@ -123,7 +123,7 @@ def _options(
 
 
 def _add(verb: Callable[..., None], panel: str, name: str | None = None, *, hidden: bool = False) -> None:
-    """A verb, with the help that its docstring holds: paragraphs, which are filled anew, and examples, line by line."""
+    """A verb, with the help that its docstring holds: paragraphs, which are re-flowed, and examples, line by line."""
     text, _, examples = inspect.cleandoc(verb.__doc__ or "").partition(EXAMPLES)
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n")]
     epilog = "\n".join([EXAMPLES, *(f"$ {line.strip()}" for line in examples.strip().splitlines())])

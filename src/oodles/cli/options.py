@@ -29,7 +29,7 @@ Data = Annotated[
 ]
 Allow = Annotated[
     list[str] | None,
-    typer.Option("--allow", metavar="CODE", help="Let the study go on despite this audit error. May be repeated."),
+    typer.Option("--allow", metavar="CODE", help="Let the study continue despite this audit error. May be repeated."),
 ]
 
 

@@ -201,7 +201,7 @@ def _run(study: Study, root: Path, options: RunOptions, *, as_json: bool = False
     from oodles.study.launch import run as run_study
 
     given = {key: value for key, value in asdict(options).items() if value is not None}
-    with interruptible(f"stopped; the same command goes on in {root}"):
+    with interruptible(f"stopped; the same command resumes in {root}"):
         outcome = run_study(study, root, **given)
     if as_json:
         print_if_read(as_text(_as_dict(outcome)), needed=True)
@@ -210,7 +210,7 @@ def _run(study: Study, root: Path, options: RunOptions, *, as_json: bool = False
         print_if_read(f"{counts}; next: oodles {'status' if outcome.failed else 'report'} {root}")
     _say_trouble(outcome)
     if outcome.stopped:
-        say(f"stopped by {signal.Signals(outcome.stopped).name}; the same command goes on in {root}")
+        say(f"stopped by {signal.Signals(outcome.stopped).name}; the same command resumes in {root}")
         raise typer.Exit(128 + outcome.stopped)
     if outcome.refused:
         raise typer.Exit(2)
@@ -239,7 +239,7 @@ def _say_trouble(outcome: Outcome) -> None:
     for name, reason in outcome.failed_before:
         say(f"failed before: {name}: {reason}; try it again with --retry-failed")
     for name, holder in outcome.held:
-        say(f"left to others: {name}: {holder} is at it")
+        say(f"left to others: {name}: locked by {holder}")
     for name, reason in outcome.refused:
         say(f"left out: {name}: {reason}")
 

@@ -106,7 +106,7 @@ def _score_model(asked: ScoreOptions) -> Scored:
         points = find_checkpoints(asked.checkpoints, say)
     elif asked.adapter is not None:
         points = (Checkpoint.at(asked.adapter),)
-    with interruptible(f"stopped; the same command goes on from what is in {asked.out}"):
+    with interruptible(f"stopped; the same command resumes from what is in {asked.out}"):
         return score_model(
             load_suite(asked.suite, data=asked.data or ""),
             asked.out,
@@ -134,7 +134,7 @@ def _add_test_sets(runs: Path, asked: ScoreOptions) -> list[Scored]:
     require_training("oodles score")
     from oodles.runs.checkpoints import add_test_sets
 
-    with interruptible(f"stopped; the same command goes on from what is in {runs}"):
+    with interruptible(f"stopped; the same command resumes from what is in {runs}"):
         return list(add_test_sets(runs, suite, asked.add_test_set, limit=asked.limit))
 
 

@@ -227,7 +227,7 @@ def _stated_dtype(spec: ModelSpec, instead: str) -> str:
         except (OSError, ValueError) as error:
             found = first_line(error)
         if found:
-            raise ModelError(f"{spec.source}: its config.json cannot be read ({found}); write it anew")
+            raise ModelError(f"{spec.source}: its config.json cannot be read ({found}); rewrite it")
         return str(held.get("dtype") or held.get("torch_dtype") or "float32")
     return str(load_config(spec, instead).dtype or "float32").removeprefix("torch.")
 

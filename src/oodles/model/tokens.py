@@ -132,7 +132,7 @@ def _read_cache(path: Path) -> Encoded | None:
             shortened = tuple(map(str, held["shortened"]))
             return Encoded(tokens=held["tokens"], starts=held["starts"], targets=targets, shortened=shortened)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return None  # not there, or damaged: made anew
+        return None  # not there, or damaged: recomputed
 
 
 def _write_cache(path: Path, encoded: Encoded) -> None:

@@ -155,10 +155,10 @@ class Evaluator(StepEvaluator):
             drop_scores(self.folder, step)  # of a branch that is trained again
             log_line(self.folder, f"training resumes from step {step}")
         else:
-            self._begin_anew()
+            self._begin_fresh()
         self.keep_members()
 
-    def _begin_anew(self) -> None:
+    def _begin_fresh(self) -> None:
         if read_scores(self.folder):
             raise StoreError(
                 f"{self.folder.path}: an unfinished run of this name is there, but training begins at step 0; resume it"

@@ -55,7 +55,7 @@ def _rewind(task: RunTask) -> bool:
 
 
 def start_of(folder: RunFolder, untrained: list[int]) -> int:
-    """The step from which training would go on; reads only."""
+    """The step from which training would resume; reads only."""
     usable = [path for path in checkpoints(folder) if not untrained or int(path.name) <= untrained[0]]
     return next((int(path.name) for path in reversed(usable) if not damage_of(path)), 0)
 
@@ -79,7 +79,7 @@ def _begin(task: RunTask, adapted: Sequence[str]) -> Path | None:
     spec, folder = task.spec, task.folder
     begin_run(folder, spec, task.job.draw, environment(), adapted)
     checkpoint = last_checkpoint(folder)
-    how = f"goes on from step {checkpoint.name}" if checkpoint else f"begins: LoRA on {', '.join(adapted)}"
+    how = f"resumes from step {checkpoint.name}" if checkpoint else f"begins: LoRA on {', '.join(adapted)}"
     log_line(folder, how)
     if slow := slow_here(spec.model, spec.recipe.precision):
         log_line(folder, slow)

@@ -16,7 +16,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR2)
 
 
 class Stopped(BaseException):
-    """Not a failure: what is committed stays, and the same command goes on from there."""
+    """Not a failure: what is committed stays, and the same command resumes from there."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")

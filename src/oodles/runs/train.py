@@ -1,6 +1,6 @@
 """Pattern-based fine-tuning through the language-model head: a transformers Trainer with LoRA and our own callback.
 
-The loss is taken at the answer's positions only, so no (batch, length, vocabulary) tensor is built. Training goes on
+The loss is taken at the answer's positions only, so no (batch, length, vocabulary) tensor is built. Training resumes
 from its last checkpoint as if it had never been stopped: a checkpoint holds the adapter, the optimiser, the schedule
 and the state of every random generator.
 """
@@ -283,7 +283,7 @@ def checkpoints(folder: RunFolder) -> list[Path]:
 
 
 def last_checkpoint(folder: RunFolder) -> Path | None:
-    """Where training goes on, if it was begun; checkpoints that are not as they were written are dropped."""
+    """Where training resumes, if it was begun; checkpoints that are not as they were written are dropped."""
     for path in reversed(checkpoints(folder)):
         problem = damage_of(path)
         if not problem:

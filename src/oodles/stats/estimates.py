@@ -182,7 +182,7 @@ def _fit(covariates: Array, scores: Array, series: Series, recipe: Recipe) -> tu
 
 
 def _ranked_products(series: Series, recipe: Recipe, weights: Array) -> Array:
-    """Ranks depend on who is in the sample, so each resample is ranked and fitted anew."""
+    """Ranks depend on who is in the sample, so each resample is ranked and refitted."""
     found = []
     for row in weights:
         chosen = row[series.units] > 0

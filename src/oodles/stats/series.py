@@ -53,7 +53,7 @@ class Series:
         return not bool(np.isnan(self.scores).any())
 
     def at(self, points: NDArray[np.bool_], sets: Sequence[int] | None = None) -> Series:
-        """Only these points, and only these sets; runs and units are counted anew."""
+        """Only these points, and only these sets; runs and units are counted again."""
         columns = list(range(len(self.test_sets))) if sets is None else list(sets)
         rows = np.flatnonzero(points)[:, None]
         run_codes, runs = np.unique(self.runs[points], return_inverse=True)
@@ -134,7 +134,7 @@ def nearly_shared(series: Series, shared: NDArray[np.bool_]) -> int:
     """Runs whose scores before training are within `NEARLY` of another run's, all of them, and not the same.
 
     `NEARLY` is a share of the metric's scale, or of each set's range where the metric has no bounds. The untrained
-    model that is scored anew for every run, on another device or in half precision, differs by a few examples. Whether
+    model that is scored again for every run, on another device or in half precision, differs by a few examples. Whether
     it is the same model the scores cannot tell, so such points are counted and not left out.
     """
     first = np.unique(series.runs, return_index=True)[1]

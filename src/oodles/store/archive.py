@@ -101,7 +101,7 @@ def _read_run(run: RunFolder) -> dict[str, bytes]:
 
 
 def _glance(run: RunFolder, whole: bool = True) -> dict[str, bytes] | None:
-    """The files of a run; None if a record is not the one that its line speaks of, as when it was written anew.
+    """The files of a run; None if a record is not the one that its line speaks of, as when it was rewritten.
 
     Read in this order: a run is done after its last line, and a line is written after its records.
     """

@@ -19,7 +19,7 @@ from oodles.suite.slices import is_slice
 
 
 def claim_folder(study: StudyFolder, name: str, suite: str, ids: Sequence[str] = (), *, suite_file: str = "") -> None:
-    """Make a folder that of this study, or refuse it if it holds another; a damaged study.json is written anew.
+    """Make a folder that of this study, or refuse it if it holds another; a damaged study.json is rewritten.
 
     The file of a suite of one's own is kept as it is found from the folder, so that both can be moved together.
     """

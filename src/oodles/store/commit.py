@@ -57,7 +57,7 @@ def copy_score(donor: RunFolder, folder: RunFolder, score: Score, role: Role) ->
 def supersede(folder: RunFolder, step: int) -> None:
     """A repeated training took another course: what the earlier one left from a step on no longer counts.
 
-    Its lines are kept aside. A kill in between leaves lines without an adapter, which are compared and dropped anew.
+    Its lines are kept aside. A kill in between leaves lines without an adapter, which are compared and dropped again.
     """
     scores = [score for score in read_scores(folder) if score.step >= step]
     with disk_errors(folder.path):

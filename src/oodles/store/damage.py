@@ -24,7 +24,7 @@ def check_adapter(folder: Path) -> None:
 def is_damaged(folder: RunFolder) -> bool:
     """Whether a line or a record of a run is missing, or not as it was written; reads them all.
 
-    A damaged adapter cannot be made anew from here, and is refused.
+    A damaged adapter cannot be recomputed from here, and is refused.
     """
     for path in folder.adapters:
         check_adapter(path)
@@ -33,7 +33,7 @@ def is_damaged(folder: RunFolder) -> bool:
 
 
 def mend_scores(folder: RunFolder, missing: bool = False) -> list[str]:
-    """Before a run goes on: drop lines that are torn or damaged, or whose records are; say which.
+    """Before a run resumes: drop lines that are torn or damaged, or whose records are; say which.
 
     What is dropped is evaluated again, so nothing wrong stays and nothing is counted twice. Records may be removed by
     who does not need them: that they are missing is damage only if asked for.

@@ -208,7 +208,7 @@ def _linked(aside: Path, path: Path) -> bool:
 
 
 def _succeed(gone: Holder, path: Path, aside: Path, me: Holder) -> Holder | None:
-    """Take over from a holder that is gone: None if we did, a rival if it is at it, `gone` if another has done so."""
+    """Take over from a holder that is gone: None if we did, a rival that holds it, `gone` if another has done so."""
     succession = path.with_name(f".{_short(path.name, json.dumps(asdict(gone)))}.lock")
     rival = take(succession)
     if rival is not None:

@@ -22,7 +22,7 @@ from oodles.trouble import disk_errors
 if TYPE_CHECKING:
     import pandas as pd
 
-ANEW = "run the study again to write it anew"
+ANEW = "run the study again to rewrite it"
 
 
 def keep_members(study: StudyFolder, members: Sequence[Members], asked: Sequence[str] = ()) -> None:
@@ -57,7 +57,7 @@ def check_members(study: StudyFolder, members: Sequence[Members]) -> None:
 
 
 def mend_members(study: StudyFolder, members: Sequence[Members]) -> None:
-    """Write anew what is damaged or missing of the sets that the folder's runs were evaluated on."""
+    """Rewrite what is damaged or missing of the sets that the folder's runs were evaluated on."""
     known = read_json(study.file).get("sets", {})
     for one in members:
         path = study.members(one.test_set, one.prompts)

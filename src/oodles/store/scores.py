@@ -194,7 +194,7 @@ def write_scores(folder: RunFolder, scores: Iterable[Score]) -> None:
 
 
 def drop_scores(folder: RunFolder, after: int) -> None:
-    """Forget what was committed after a step, where training goes on from there and may differ."""
+    """Forget what was committed after a step, where training resumes from there and may differ."""
     scores = read_scores(folder)
     kept = [score for score in scores if score.step <= after]
     if len(kept) < len(scores):

@@ -22,7 +22,7 @@ def read_json(path: Path, *, strictly: bool = False) -> dict[str, Any]:
 
 
 def sidecar(path: Path) -> dict[str, Any] | None:
-    """A file that can be written anew or done without; None if it is missing or damaged."""
+    """A file that can be rewritten or done without; None if it is missing or damaged."""
     try:
         return _shaped(path, unsealed(load_json(path)))
     except (FileNotFoundError, ValueError):
@@ -41,7 +41,7 @@ def _shaped(path: Path, value: dict[str, Any]) -> dict[str, Any]:
 def _advice(path: Path) -> str:
     """What to do about a damaged file."""
     if path.name in (STUDY_FILE, AUDIT_FILE):
-        return "run the study again (oodles run), which writes it anew"
+        return "run the study again (oodles run), which rewrites it"
     if path.name == SPEC_FILE:
         return restore(path.parent)
     return "the file is damaged or missing: restore it, or remove it and run the study again"

@@ -159,7 +159,7 @@ def begin_run(
     if held is None:
         write_json(folder.env, dict(env))
     elif held != dict(env):
-        log_line(folder, f"goes on in another environment: {json.dumps(dict(env), sort_keys=True)}")
+        log_line(folder, f"resumes in another environment: {json.dumps(dict(env), sort_keys=True)}")
     keep_draw(folder, draw)
     write_spec(folder, StoredSpec.of_run(spec, adapted))
 
@@ -170,7 +170,7 @@ def write_spec(folder: RunFolder, spec: StoredSpec) -> None:
 
 
 def keep_draw(folder: RunFolder, draw: Draw) -> None:
-    """The ids of a run's shots; written anew if they are missing or damaged."""
+    """The ids of a run's shots; rewritten if they are missing or damaged."""
     header = {"schema": STORE_SCHEMA, "train_set": draw.train_set, "shots": draw.shots, "data_seed": draw.data_seed}
     told = {**header, "hash": draw.hash, "ids": [e.id for e in draw.examples]}
     if sidecar(folder.draw) != told:

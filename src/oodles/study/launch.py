@@ -99,7 +99,7 @@ def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
     check_members(folder, members)
     with folder.locked():
         claim_folder(folder, study.name, grid.suite.name, ids, suite_file=grid.suite.file)
-        check_members(folder, members)  # of what was written anew, too
+        check_members(folder, members)  # of what was rewritten, too
         plan_runs(folder, [job.spec.name for job in grid.jobs])
         mend_members(folder, members)
         write_json(folder.audit, {**audit.as_dict(), "allowed": list(allowed)})

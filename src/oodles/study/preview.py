@@ -27,7 +27,7 @@ class Would:
     """What would become of a run."""
 
     run: str
-    action: str  # skip, train, train again, go on, score; leave, refuse: nothing is done, see the reason
+    action: str  # skip, train, train again, resume, score; leave, refuse: nothing is done, see the reason
     reason: str = ""
     missing: frozenset[Evaluation] = frozenset()  # what would be evaluated, or taken over
     taken: frozenset[str] = frozenset()  # of step 0: test sets whose scores another run has
@@ -88,7 +88,7 @@ def _would(
     if choice == "failed before":
         return Would(run=name, action="leave", reason=f"failed before ({reason}); --retry-failed tries it again")
     if is_held(folder.lock):
-        return Would(run=name, action="leave", reason=f"{read_lock(folder.lock)} is at it")
+        return Would(run=name, action="leave", reason=f"locked by {read_lock(folder.lock)}")
     missing = missing_of(job.spec, grid.rendered(job), folder)
     untrained, status = untrained_of(missing, folder), folder.status
     if status == "done" and not untrained:
@@ -96,7 +96,7 @@ def _would(
     start = start_of(folder, untrained)
     return Would(
         run=name,
-        action="train again" if status == "done" else "go on" if start else "train",
+        action="train again" if status == "done" else "resume" if start else "train",
         missing=frozenset(missing),
         taken=_taken(job, grid, missing, folders, earlier),
         untrained=tuple(untrained),

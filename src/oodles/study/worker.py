@@ -1,6 +1,6 @@
 """Go through the runs of a study and make what is missing; others may work on the same folder.
 
-What is there is found anew for each run, step and test set; a run is written by whoever holds its lock.
+What is there is looked up again for each run, step and test set; a run is written by whoever holds its lock.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Outcome:
     skipped: tuple[str, ...] = ()  # finished before
     failed: tuple[tuple[str, str], ...] = ()  # name and reason
     failed_before: tuple[tuple[str, str], ...] = ()  # not tried again
-    held: tuple[tuple[str, str], ...] = ()  # name, and who is at it
+    held: tuple[tuple[str, str], ...] = ()  # name, and who holds its lock
     refused: tuple[tuple[str, str], ...] = ()  # name, and what must be mended or removed first
     stopped: int = 0  # the signal that ended it before its time
 
@@ -55,7 +55,7 @@ class How:
     """What is done about runs that are settled."""
 
     retry: bool = False  # try failed ones again
-    verify: bool = False  # read all records and adapters of done ones, and make damaged records anew
+    verify: bool = False  # read all records and adapters of done ones, and recompute damaged records
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ def check_alone() -> None:
 def run_missing(grid: Grid, root: Path, how: How, listen: Listener, stop: Stop) -> Outcome:
     """Go through the runs; each is made by whoever holds its lock.
 
-    A run that failed, or whose folder is damaged beyond what the study can write anew, does not stop the others; a disk
+    A run that failed, or whose folder is damaged beyond what the study can rewrite, does not stop the others; a disk
     that cannot be written to does.
     """
     tally = _Tally()
@@ -120,7 +120,7 @@ def run_missing(grid: Grid, root: Path, how: How, listen: Listener, stop: Stop) 
 
 
 def _make(task: RunTask, how: How, tally: _Tally) -> None:
-    """Make one run if it is not settled and nobody else is at it."""
+    """Make one run if it is not settled and nobody else holds its lock."""
     folder = task.folder
     if _settled(task, how, tally):
         return

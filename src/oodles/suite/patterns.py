@@ -36,7 +36,7 @@ def render(pattern: Pattern, examples: Sequence[Example], name: str, limit: int 
         if example.answer >= len(pattern.answers):
             raise DataError(
                 f"{name}: example {example.id}: label '{example.label}' is answer number {example.answer}, pattern"
-                f" '{pattern.name}' has {len(pattern.answers)}; use a pattern with more answers or map the label anew"
+                f" '{pattern.name}' has {len(pattern.answers)}; use a pattern with more answers or map the label again"
             )
         text, cut = write(example)
         prompts.append(Prompt(id=example.id, text=text, gold=example.answer, cut=cut))
