@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from benchmarks.findings import PAGE, blocks, filled
 from benchmarks.published import MADE
 
 import oodles as oo
@@ -109,3 +110,9 @@ def test_the_findings_are_listed_and_shown() -> None:
     assert {row["name"]: row["licence"] for row in rows}["clip"] == "MIT"
     done = oodles("findings", "bert")
     assert (done.returncode, "'bert-hans'" in done.stderr) == (2, True)
+
+
+def test_the_page_has_the_numbers_of_the_shipped_figures() -> None:
+    """If this fails on purpose: python -m benchmarks.findings, and read the prose of docs/findings.md again."""
+    page = PAGE.read_text()
+    assert filled(page, blocks()) == page
