@@ -204,7 +204,7 @@ for name, value in order["constants"].items():
     setattr(hub, name, value)
 if order["die"]:
     import os, signal
-    hub._sync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)
+    hub.sync = lambda part: os.kill(os.getpid(), signal.SIGKILL)
 import datasets
 for job in order["jobs"]:
     given, said, start = job["source"], [], time.monotonic()
@@ -720,14 +720,14 @@ def test_a_full_disk_leaves_what_was_there(
         if len(calls) == failing:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(hub, "_sync", full)
+    monkeypatch.setattr(hub, "sync", full)
     with pytest.raises(StoreError, match="no space left on the disk"):
         bring(source, target, "nli/scitail", silent)
     assert leftovers(target.parent) == []
-    monkeypatch.setattr(hub, "_sync", lambda _: None)
+    monkeypatch.setattr(hub, "sync", lambda _: None)
     first = bring(source, target, "nli/scitail", silent)
     calls.clear()
-    monkeypatch.setattr(hub, "_sync", full)
+    monkeypatch.setattr(hub, "sync", full)
     with pytest.raises(StoreError):
         bring(replace(source, split="train"), target, "nli/scitail", silent)
     assert_holds(target, rows_of("scitail"), first)

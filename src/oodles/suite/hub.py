@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from oodles.contracts import Fallback, Source
-from oodles.disk import put, read_sealed, write_text
+from oodles.disk import put, read_sealed, sync
 from oodles.errors import DataError, DiskError, MissingExtraError, StoreError, masked, nearest
 from oodles.suite.load import list_suites
 from oodles.trouble import disk_errors
@@ -550,10 +550,11 @@ def _numbered(labels: Sequence[str] | None, numbers: Mapping[str, int]) -> list[
 
 
 def _keep(found: _Found, source: Source, target: Path) -> Provenance:
-    """Write both files, the provenance last: it never speaks of another file."""
+    """Write both files aside, then let them appear, the provenance last: it never speaks of another file."""
     beside = target.with_suffix(".json")
-    with put(target) as aside:
-        found.dataset.to_parquet(str(aside))
+    with put(beside) as note, put(target) as aside:
+        with aside.open("wb") as handle:
+            found.dataset.to_parquet(handle)
         with aside.open("rb") as handle:
             digest = hashlib.file_digest(handle, "sha256").hexdigest()
         provenance = Provenance(
@@ -566,11 +567,8 @@ def _keep(found: _Found, source: Source, target: Path) -> Provenance:
             rows=found.dataset.num_rows,
             sha256=digest,
         )
+        note.write_text(json.dumps(asdict(provenance), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        for part in (aside, note):
+            sync(part)  # both are whole before either appears
         beside.unlink(missing_ok=True)
-    write_text(beside, json.dumps(asdict(provenance), indent=2, ensure_ascii=False) + "\n")
     return provenance
-
-
-def _sync(handle: IO[bytes]) -> None:
-    handle.flush()
-    os.fsync(handle.fileno())
