@@ -285,10 +285,10 @@ def _ask(source: Source, hub: str, revision: str | None) -> tuple[str, list[str]
     )
 
     api, cache = HfApi(), ("cache", lambda: _from_cache(source, hub))
-    if len(_PATIENCE) > 1 and _ASKED.get(api.endpoint):
+    if _ONE_ATTEMPT and _ASKED.get(api.endpoint):
         raise _UnreachableError(_ASKED[api.endpoint], cache)
     try:
-        info = within(_PATIENCE[-1], lambda: api.dataset_info(hub, revision=revision, timeout=_PATIENCE[-1]))
+        info = within(_patience(), lambda: api.dataset_info(hub, revision=revision, timeout=_patience()))
     except GatedRepoError:
         raise _FailedError("access must be asked for on its page; then log in with `hf auth login`") from None
     except RepositoryNotFoundError:
@@ -301,7 +301,7 @@ def _ask(source: Source, hub: str, revision: str | None) -> tuple[str, list[str]
         raise _UnreachableError(f"{api.endpoint} answers {error.response.status_code}", cache) from None
     except Exception as error:  # the network's errors have other types in every version of the libraries
         away = f"{api.endpoint} cannot be reached ({_reason(error)})"
-        if len(_PATIENCE) > 1:
+        if _ONE_ATTEMPT:
             _ASKED[api.endpoint] = away
         raise _UnreachableError(away, cache) from None
     if not info.sha:
@@ -330,17 +330,21 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
 
 
 _ASKED: dict[str, str] = {}  # by endpoint: why it gives no answer; empty if it does
-_PATIENCE = [PATIENCE]
+_ONE_ATTEMPT: list[float] = []  # seconds, innermost last
+
+
+def _patience() -> float:
+    return _ONE_ATTEMPT[-1] if _ONE_ATTEMPT else PATIENCE
 
 
 @contextmanager
 def one_attempt(seconds: float) -> Iterator[None]:
     """Inside, the first request to a hub decides for all, and it must be answered in so many seconds."""
-    _PATIENCE.append(seconds)
+    _ONE_ATTEMPT.append(seconds)
     try:
         yield
     finally:
-        _PATIENCE.pop()
+        _ONE_ATTEMPT.pop()
 
 
 def unreachable(model: str, revision: str) -> str:
@@ -351,7 +355,7 @@ def unreachable(model: str, revision: str) -> str:
     api = HfApi()
     if api.endpoint not in _ASKED:
         try:
-            within(_PATIENCE[-1], lambda: api.model_info(model, revision=revision, timeout=_PATIENCE[-1]))
+            within(_patience(), lambda: api.model_info(model, revision=revision, timeout=_patience()))
             _ASKED[api.endpoint] = ""
         except HFValidationError:
             return ""  # the id is wrong: whoever loads it says so
