@@ -35,7 +35,7 @@ from scipy import special
 
 from benchmarks.statistics import IN_DOMAIN, Scenario, latent, merge, process, put_into, save
 from oodles.stats import noise
-from oodles.stats.estimates import Recipe, estimate
+from oodles.stats.estimates import Estimator, estimate
 from oodles.stats.outcomes import Outcomes
 from oodles.stats.residuals import fit_design
 from oodles.stats.series import Series
@@ -159,7 +159,7 @@ def score(sets: Sets, n_sets: int, seed: int) -> dict[str, Any]:
     plain, corrected, low, high, reliability, told, products = [], [], [], [], [], [], np.zeros((2, 2))
     for _ in range(n_sets):
         series, records, truth = simulate(sets, draw)
-        estimated = estimate(series, Recipe())
+        estimated = estimate(series, Estimator())
         exact = noise.correct(estimated, records, metric="accuracy", method="gam", level=0.95)
         left = fit_design(estimated.refits[0].design, truth).residuals
         products += left.T @ left

@@ -40,7 +40,7 @@ from oodles.contracts import PromptSet, Suite
 from oodles.model import scoring
 from oodles.model.forward import Plan
 from oodles.model.load import load_model, load_tokenizer, resolve_model
-from oodles.model.prefix_trees import Sequences, pack
+from oodles.model.prefix_trees import Sequences, pack_rows
 from oodles.model.tokens import encode
 from oodles.suite.load import load_suite
 from oodles.suite.patterns import render
@@ -138,7 +138,7 @@ def shared_share(sets: Sequence[TestSet]) -> float:
 
 def computed_tokens(sets: Sequence[TestSet]) -> int:
     """Tokens that our own packing computes."""
-    return sum(pack(sequences(one.tokens), scoring.BATCH_TOKENS["cpu"]).tokens for one in sets)
+    return sum(pack_rows(sequences(one.tokens), scoring.BATCH_TOKENS["cpu"]).tokens for one in sets)
 
 
 def sequences(tokens: Sequence[Tokens]) -> Sequences:

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from oodles.stats import resample, residuals
-from oodles.stats.estimates import Estimate, Recipe, as_correlations, estimate, usable_points
+from oodles.stats.estimates import Estimate, Estimator, as_correlations, estimate, usable_points
 from oodles.stats.series import Series, shared_points
 
 Array = NDArray[np.float64]
@@ -119,26 +119,26 @@ FEW = tuple(name for name in SCENARIOS if " 3x" in name)
 
 JACKKNIFE_POOLED, JACKKNIFE_RUN = "jackknife, pooled", "jackknife, run"
 RUN_MEAN = "run-mean, separate"
-METHODS: dict[str, Recipe] = {
-    JACKKNIFE_POOLED: Recipe(),
-    JACKKNIFE_RUN: Recipe(within="run"),
-    RUN_MEAN: Recipe(within="separate", interval="run-mean"),
-    "naive, pooled": Recipe(interval="naive"),
-    "naive, run": Recipe(within="run", interval="naive"),
-    "bootstrap, pooled": Recipe(interval="bootstrap", n_resamples=400),
-    "bootstrap, run": Recipe(within="run", interval="bootstrap", n_resamples=400),
-    "bootstrap-percentile, pooled": Recipe(interval="bootstrap-percentile", n_resamples=400),
-    "bootstrap-percentile, run": Recipe(within="run", interval="bootstrap-percentile", n_resamples=400),
-    "jackknife, pooled, gcv": Recipe(smoothing="gcv"),
-    "jackknife, run, gcv": Recipe(within="run", smoothing="gcv"),
-    "jackknife, pooled, spearman": Recipe(correlation="spearman"),
-    "jackknife, run, spearman": Recipe(within="run", correlation="spearman"),
-    "run-mean, separate, spearman": Recipe(within="separate", interval="run-mean", correlation="spearman"),
-    "jackknife, pooled, linear": Recipe(method="linear"),
-    "jackknife, run, linear": Recipe(method="linear", within="run"),
-    "run-mean, separate, linear": Recipe(method="linear", within="separate", interval="run-mean"),
-    "jackknife, pooled, probit-linear": Recipe(method="probit-linear"),
-    "jackknife, pooled, logit-linear": Recipe(method="logit-linear"),
+METHODS: dict[str, Estimator] = {
+    JACKKNIFE_POOLED: Estimator(),
+    JACKKNIFE_RUN: Estimator(within="run"),
+    RUN_MEAN: Estimator(within="separate", interval="run-mean"),
+    "naive, pooled": Estimator(interval="naive"),
+    "naive, run": Estimator(within="run", interval="naive"),
+    "bootstrap, pooled": Estimator(interval="bootstrap", n_resamples=400),
+    "bootstrap, run": Estimator(within="run", interval="bootstrap", n_resamples=400),
+    "bootstrap-percentile, pooled": Estimator(interval="bootstrap-percentile", n_resamples=400),
+    "bootstrap-percentile, run": Estimator(within="run", interval="bootstrap-percentile", n_resamples=400),
+    "jackknife, pooled, gcv": Estimator(smoothing="gcv"),
+    "jackknife, run, gcv": Estimator(within="run", smoothing="gcv"),
+    "jackknife, pooled, spearman": Estimator(correlation="spearman"),
+    "jackknife, run, spearman": Estimator(within="run", correlation="spearman"),
+    "run-mean, separate, spearman": Estimator(within="separate", interval="run-mean", correlation="spearman"),
+    "jackknife, pooled, linear": Estimator(method="linear"),
+    "jackknife, run, linear": Estimator(method="linear", within="run"),
+    "run-mean, separate, linear": Estimator(method="linear", within="separate", interval="run-mean"),
+    "jackknife, pooled, probit-linear": Estimator(method="probit-linear"),
+    "jackknife, pooled, logit-linear": Estimator(method="logit-linear"),
 }
 CHEAP = (JACKKNIFE_POOLED, JACKKNIFE_RUN, RUN_MEAN, "naive, pooled", "naive, run")
 
@@ -288,7 +288,7 @@ class Outcome:
     products: Array  # pairs x (own, own, cross): for the estimand
 
 
-def judge(series: Series, recipe: Recipe) -> Outcome:
+def judge(series: Series, recipe: Estimator) -> Outcome:
     """Run one method on one data set, pair by pair where scores are missing."""
     used = series.at(usable_points(series, recipe.within))
     if used.complete:
@@ -320,7 +320,7 @@ def judge_start(series: Series, method: str) -> Outcome:
     return _counted_once(series, shared, recipe) if method.endswith(ONCE) else judge(series.at(~shared), recipe)
 
 
-def _counted_once(series: Series, shared: NDArray[np.bool_], recipe: Recipe) -> Outcome:
+def _counted_once(series: Series, shared: NDArray[np.bool_], recipe: Estimator) -> Outcome:
     """A point that k runs share counts 1/k in each of them: weighted least squares with run intercepts."""
     same = np.unique(np.column_stack([series.steps, series.covariates]), axis=0, return_inverse=True)[1].ravel()
     weights = np.where(shared, 1.0 / np.bincount(same)[same], 1.0)

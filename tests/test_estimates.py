@@ -11,7 +11,7 @@ from scipy import stats
 from oodles.stats import resample
 from oodles.stats.copies import resolution
 from oodles.stats.estimates import (
-    Recipe,
+    Estimator,
     as_correlations,
     estimate,
     near_zero,
@@ -55,7 +55,7 @@ def test_left_out_is_the_estimate_of_the_other_runs(within, correlation):
     z = series.covariates.copy()
     z[series.steps == 0], z[series.steps == 1] = z.min(), z.max()
     series = replace(series, covariates=z)
-    recipe = Recipe(within=within, correlation=correlation)
+    recipe = Estimator(within=within, correlation=correlation)
     found = estimate(series, recipe)
     without = as_correlations(found.left_out)
     for run in range(5):
@@ -68,14 +68,14 @@ def test_left_out_is_the_estimate_of_the_other_runs(within, correlation):
 def test_units_are_left_out_whole():
     series = make(runs=6)
     paired = replace(series, units=series.runs // 2, unit_names=("u0", "u1", "u2"))
-    found = estimate(paired, Recipe(within="run"))
+    found = estimate(paired, Estimator(within="run"))
     assert found.left_out.shape[0] == 3
-    assert found.r == pytest.approx(estimate(series, Recipe(within="run")).r)
+    assert found.r == pytest.approx(estimate(series, Estimator(within="run")).r)
 
 
 def test_separate_is_the_mean_of_fisher_z_over_runs():
     series = make()
-    found = estimate(series, Recipe(within="separate", interval="run-mean", method="linear"))
+    found = estimate(series, Estimator(within="separate", interval="run-mean", method="linear"))
     z = []
     for run in range(5):
         one = series.at(series.runs == run)
@@ -93,8 +93,8 @@ def test_pooled_and_run_see_different_things():
     level, move = draw.normal(size=8)[series.runs], draw.normal(size=len(series.runs))
     scores = np.column_stack([0.1 * level + 0.02 * move, -0.1 * level + 0.02 * move]) + 0.6
     series = replace(series, scores=scores)
-    assert estimate(series, Recipe()).r[0, 1] < -0.5
-    assert estimate(series, Recipe(within="run")).r[0, 1] > 0.9
+    assert estimate(series, Estimator()).r[0, 1] < -0.5
+    assert estimate(series, Estimator(within="run")).r[0, 1] > 0.9
 
 
 def test_weighted_ranks_are_ranks_of_the_expanded_sample():
@@ -116,11 +116,11 @@ def test_far_away_scores_give_the_same_correlation():
     series = make()
     there = replace(series, scores=series.scores + 1e6)
     assert np.abs(near_zero(there.scores)).max() < 1
-    assert estimate(there, Recipe()).r[0, 1] == pytest.approx(estimate(series, Recipe()).r[0, 1], abs=1e-6)
+    assert estimate(there, Estimator()).r[0, 1] == pytest.approx(estimate(series, Estimator()).r[0, 1], abs=1e-6)
 
 
 def test_one_run_has_an_estimate_and_no_interval():
-    found = estimate(make(runs=1), Recipe())
+    found = estimate(make(runs=1), Estimator())
     assert np.isfinite(found.r).all()
     assert np.isnan(found.interval.low).all()
 
@@ -134,7 +134,7 @@ def test_a_set_that_moves_in_one_run_only_has_no_interval(within, interval):
         level = (0.5, 0.7, 0.31)[seed % 3]
         scores = series.scores.copy()
         scores[:, 0] = np.where(series.runs == 0, level + 0.05 * draw.normal(size=len(scores)), level)
-        found = estimate(replace(series, scores=scores), Recipe(within=within, interval=interval, n_resamples=200))
+        found = estimate(replace(series, scores=scores), Estimator(within=within, interval=interval, n_resamples=200))
         assert np.isfinite(found.r[0, 1])
         assert np.isnan([found.interval.low[0, 1], found.interval.high[0, 1], found.interval.p_val[0, 1]]).all()
         assert np.isnan(found.left_out[0, 0, 0])
@@ -161,9 +161,9 @@ def test_residuals_that_are_the_rounding_of_the_scores_are_none(method, slope):
     rounded = replace(
         series, covariates=z.round(4), scores=scores.round(4), sizes=unknown, covariate_sizes=unknown[:, :1]
     )
-    assert np.isnan(estimate(rounded, Recipe(method=method)).r).all()
+    assert np.isnan(estimate(rounded, Estimator(method=method)).r).all()
     wide = replace(rounded, scores=(scores + 0.02 * series.scores).round(4))
-    assert np.isfinite(estimate(wide, Recipe(method=method)).r).all()
+    assert np.isfinite(estimate(wide, Estimator(method=method)).r).all()
 
 
 def test_what_a_curve_misses_of_an_exact_relation_is_no_residual():
@@ -171,24 +171,26 @@ def test_what_a_curve_misses_of_an_exact_relation_is_no_residual():
     series = make(sets=2)
     z = series.covariates[:, 0]
     scores, unknown = np.column_stack([z**2, z**2 + 1e-6 * series.scores[:, 1]]), np.full((len(z), 2), np.nan)
-    assert np.isnan(estimate(replace(series, scores=scores, sizes=unknown), Recipe()).r).all()
+    assert np.isnan(estimate(replace(series, scores=scores, sizes=unknown), Estimator()).r).all()
     noisy = replace(series, scores=scores + 0.05 * series.scores, sizes=unknown)
-    assert np.isfinite(estimate(noisy, Recipe()).r).all()
+    assert np.isfinite(estimate(noisy, Estimator()).r).all()
 
 
 def test_scores_of_few_different_values_are_not_rounding():
     series = make(sets=2)
     scores = (series.scores > np.quantile(series.scores, 0.15, axis=0)).astype(float)
-    assert np.isfinite(estimate(replace(series, scores=scores, sizes=np.full_like(scores, np.nan)), Recipe()).r).all()
+    assert np.isfinite(
+        estimate(replace(series, scores=scores, sizes=np.full_like(scores, np.nan)), Estimator()).r
+    ).all()
 
 
 def test_raw_correlations_have_nothing_regressed_out_but_the_levels_of_runs():
     series = make()
-    assert estimate(series, Recipe()).raw == pytest.approx(np.corrcoef(series.scores.T))
+    assert estimate(series, Estimator()).raw == pytest.approx(np.corrcoef(series.scores.T))
     centred = (
         series.scores - np.array([series.scores[series.runs == run].mean(axis=0) for run in range(5)])[series.runs]
     )
-    assert estimate(series, Recipe(within="run")).raw == pytest.approx(np.corrcoef(centred.T))
+    assert estimate(series, Estimator(within="run")).raw == pytest.approx(np.corrcoef(centred.T))
     runs = np.array([np.corrcoef(series.scores[series.runs == run].T)[0, 1] for run in range(5)])
-    separate = estimate(series, Recipe(within="separate", interval="run-mean"))
+    separate = estimate(series, Estimator(within="separate", interval="run-mean"))
     assert separate.raw[0, 1] == pytest.approx(np.tanh(np.arctanh(runs).mean()))

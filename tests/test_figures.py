@@ -135,7 +135,7 @@ def test_an_unknown_correlation_is_not_drawn_as_zero() -> None:
     pairs = [make_pair("x", "y", NAN), make_pair("x", "z", 0.0), make_pair("y", "z", 0.2, low=NAN, high=NAN)]
     ax = plot_correlations(make_result(pairs)).axes[0]
     found, drawn = texts(ax), cells(ax, hatched=False)
-    assert found[0, 1] == ["n/a"]
+    assert found[0, 1] == ["–"]
     assert found[0, 2][0] == "0.00"
     assert found[1, 2] == ["+0.20"]
     assert drawn[0, 1].get_facecolor() != drawn[0, 2].get_facecolor()
@@ -264,7 +264,7 @@ def test_changes_draw_each_dot_at_its_value_with_its_interval() -> None:
 def test_a_change_that_is_not_known_is_not_drawn_as_nought() -> None:
     unknown = make_changes().assign(change=[NAN, 0.3, 0.2])
     texts_drawn = [t.get_text() for t in plot_changes(unknown).axes[0].texts]
-    assert texts_drawn[-1].startswith("n/a")
+    assert texts_drawn[-1].startswith("–")
     with pytest.raises(DataError, match="several groups"):
         plot_changes(pd.concat([unknown, unknown.assign(model="other")]))
 

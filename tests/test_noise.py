@@ -12,7 +12,7 @@ from scipy import special
 
 from oodles.errors import DataError
 from oodles.stats import noise, residuals
-from oodles.stats.estimates import Recipe, estimate
+from oodles.stats.estimates import Estimator, estimate
 from oodles.stats.outcomes import Outcomes, Records
 from oodles.stats.series import Series
 
@@ -76,7 +76,7 @@ def residual_maker(found, n_points):
 @pytest.mark.parametrize("within", ["pooled", "run"])
 def test_measured_noise_is_trace_of_residualised_item_covariance(within):
     series, outcomes = small_series(np.random.default_rng(0))
-    found = estimate(series, Recipe(within=within))
+    found = estimate(series, Estimator(within=within))
     corrected = noise.correct(
         found, Records.read(as_records(series, outcomes)), metric="accuracy", method="gam", level=0.95
     )
@@ -92,7 +92,7 @@ def test_measured_noise_is_trace_of_residualised_item_covariance(within):
 @pytest.mark.parametrize("within", ["pooled", "run"])
 def test_binomial_noise_is_trace_of_diagonal_covariance(within):
     series, _ = small_series(np.random.default_rng(1))
-    found = estimate(series, Recipe(within=within))
+    found = estimate(series, Estimator(within=within))
     corrected = noise.correct(found, None, metric="accuracy", method="gam", level=0.95)
     maker = residual_maker(found, len(series.scores))
     p = series.scores[:, 0]
@@ -106,7 +106,7 @@ def test_binomial_noise_is_trace_of_diagonal_covariance(within):
 def test_binomial_noise_beyond_all_variance_ends_at_one():
     series, _ = small_series(np.random.default_rng(1))
     smooth = replace(series, scores=series.scores * 0.02 + 0.5, sizes=np.full_like(series.sizes, 20.0))
-    found = estimate(smooth, Recipe())
+    found = estimate(smooth, Estimator())
     corrected = noise.correct(found, None, metric="accuracy", method="gam", level=0.95)
     assert corrected.reliability[0] < 0
     ends = sorted([found.r[0, 1], np.sign(found.r[0, 1])])
@@ -116,7 +116,7 @@ def test_binomial_noise_beyond_all_variance_ends_at_one():
 def test_half_splits_average_to_the_same_correction():
     """The products of residuals of random halves of the examples estimate the residual without its noise."""
     series, outcomes = small_series(np.random.default_rng(2))
-    found = estimate(series, Recipe())
+    found = estimate(series, Estimator())
     records = Records.read(as_records(series, outcomes))
     corrected = noise.correct(found, records, metric="accuracy", method="gam", level=0.95)
     maker, draw = residual_maker(found, len(series.scores)), np.random.default_rng(3)
@@ -131,7 +131,7 @@ def test_half_splits_average_to_the_same_correction():
 
 def test_templates_of_one_example_change_nothing_and_copies_do():
     series, outcomes = small_series(np.random.default_rng(4))
-    found = estimate(series, Recipe())
+    found = estimate(series, Estimator())
 
     def reliability(templates):
         records = Records.read(as_records(series, outcomes, templates))
@@ -152,7 +152,7 @@ def test_runs_with_different_examples_are_independent():
     series, outcomes = small_series(np.random.default_rng(5))
     records = as_records(series, outcomes)
     records["example"] = records["run"] + records["example"]
-    found = estimate(series, Recipe(within="run"))
+    found = estimate(series, Estimator(within="run"))
     apart = noise.correct(found, Records.read(records), metric="accuracy", method="gam", level=0.95)
     maker = residual_maker(found, len(series.scores))
     same_run = series.runs[:, None] == series.runs[None, :]
@@ -163,7 +163,7 @@ def test_runs_with_different_examples_are_independent():
 
 def test_separate_fits_sum_their_noise():
     series, outcomes = small_series(np.random.default_rng(6))
-    found = estimate(series, Recipe(within="separate", interval="run-mean"))
+    found = estimate(series, Estimator(within="separate", interval="run-mean"))
     records = Records.read(as_records(series, outcomes))
     corrected = noise.correct(found, records, metric="accuracy", method="gam", level=0.95)
     assert ((corrected.reliability > -1) & (corrected.reliability < 1)).all()
@@ -181,7 +181,7 @@ def test_separate_fits_sum_their_noise():
 )
 def test_records_that_cannot_be_used_say_why(change, said):
     series, outcomes = small_series(np.random.default_rng(7))
-    found = estimate(series, Recipe())
+    found = estimate(series, Estimator())
     records = Records.read(change(as_records(series, outcomes)))
     corrected = noise.correct(found, records, metric="accuracy", method="gam", level=0.95)
     assert corrected.source[0] == "binomial"
@@ -221,7 +221,7 @@ def test_records_may_come_from_an_object():
             items = np.arange(outcomes[name].shape[1])
             return Outcomes(correct=outcomes[name], items=items, strata=None, shared=True), ""
 
-    found = estimate(series, Recipe())
+    found = estimate(series, Estimator())
     lazy = noise.correct(found, Lazy(), metric="accuracy", method="gam", level=0.95)
     table = Records.read(as_records(series, outcomes))
     plain = noise.correct(found, table, metric="accuracy", method="gam", level=0.95)
@@ -239,7 +239,7 @@ def test_noise_in_the_in_domain_score_is_announced():
         scores = truth[:, None] + 0.02 * draw.normal(size=(120, 2))
         series, _ = small_series(draw, runs=6, steps=20)
         series = replace(series, covariates=z[:, None], scores=scores, runs=runs, sizes=np.full((120, 2), 1e9))
-        found = estimate(series, Recipe(method="linear"))
+        found = estimate(series, Estimator(method="linear"))
         corrected = noise.correct(found, None, metric="accuracy", method="linear", level=0.95)
         found_r.append(found.r[0, 1])
         told.append(noise.covariate_bias(found, corrected)[0, 1])
@@ -278,7 +278,7 @@ def reliability_by(series, correct, items, strata):
                 return None, f"{name}: no records"
             return Outcomes(correct=correct[name], items=items, strata=strata, shared=True), ""
 
-    return noise.correct(estimate(series, Recipe()), Known(), metric="accuracy", method="gam", level=0.95)
+    return noise.correct(estimate(series, Estimator()), Known(), metric="accuracy", method="gam", level=0.95)
 
 
 def test_a_drift_of_the_answers_is_not_noise():
@@ -293,7 +293,7 @@ def test_a_drift_of_the_answers_is_not_noise():
                 for how in ((alone, None), (alone, label), (premise, label))
             ]
         )
-        found = estimate(series, Recipe())
+        found = estimate(series, Estimator())
         left = residuals.fit_design(found.refits[0].design, truth).residuals
         true.append((left**2).sum(axis=0) / (found.fit.residuals**2).sum(axis=0))
     blind, by_label, by_premise = np.mean(measured, axis=(0, 2))
@@ -323,7 +323,7 @@ def test_templates_with_one_label_are_items_within_their_label():
     """The covariance of the template sums within labels, by hand."""
     series, correct, label, _, _ = drifting(np.random.default_rng(12), drift=0.5, pairs=80)
     template = label + 2 * (np.arange(160) // 16)  # ten templates of eight examples per label
-    found = estimate(series, Recipe())
+    found = estimate(series, Estimator())
     maker = residual_maker(found, len(series.scores))
     expected = 0.0
     for own in (0, 1):
@@ -341,7 +341,7 @@ def test_templates_with_one_label_are_items_within_their_label():
 
 def test_a_table_of_records_may_name_items_and_strata():
     series, correct, label, premise, _ = drifting(np.random.default_rng(13), drift=1.0, pairs=30)
-    found = estimate(series, Recipe())
+    found = estimate(series, Estimator())
     frame = as_records(series, correct)
     place = frame["example"].str[1:].astype(int)
     frame = frame.assign(item=premise[place], stratum=np.array(["yes", "no"])[label[place]])
@@ -364,7 +364,7 @@ def test_runs_that_share_some_examples_are_not_corrected_by_records():
     fewer = {name: np.where(series.runs == 0, c[:, 1:].mean(axis=1), c.mean(axis=1)) for name, c in correct.items()}
     changed = replace(series, scores=np.column_stack(list(fewer.values())))
     records = Records.read(frame[~gone])
-    corrected = noise.correct(estimate(changed, Recipe()), records, metric="accuracy", method="gam", level=0.95)
+    corrected = noise.correct(estimate(changed, Estimator()), records, metric="accuracy", method="gam", level=0.95)
     assert corrected.source == ("binomial", "binomial")
     assert "runs saw partly the same examples" in corrected.caveats[0][0]
     assert np.isnan(corrected.r[0, 1])
@@ -380,10 +380,10 @@ def test_items_are_named_for_all_examples_and_always_the_same():
     two = named.assign(item=named["item"].fillna("p2"))
     two.loc[two["step"] == 3, "item"] = "other"
     corrected = noise.correct(
-        estimate(series, Recipe()), Records.read(two), metric="accuracy", method="gam", level=0.95
+        estimate(series, Estimator()), Records.read(two), metric="accuracy", method="gam", level=0.95
     )
     assert "an example belongs to several items" in corrected.caveats[0][0]
     few = Records.read(frame.assign(item="all"))
-    corrected = noise.correct(estimate(series, Recipe()), few, metric="accuracy", method="gam", level=0.95)
+    corrected = noise.correct(estimate(series, Estimator()), few, metric="accuracy", method="gam", level=0.95)
     assert corrected.source == ("none", "none")
     assert "1 independent items are too few" in corrected.caveats[0][0]

@@ -253,7 +253,7 @@ def test_unknown_numbers_are_dashes(tmp_path: Path) -> None:
         table=result.table.assign(**unknown), fits=result.fits[:0], residuals=result.residuals, settings=result.settings
     )
     page = make_page(tmp_path, table, bare)
-    assert "n/a" in page.words
+    assert "–" in page.words
     assert "nan" not in page.words.split()
 
 

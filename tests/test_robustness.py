@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from oodles.stats.estimates import Recipe
+from oodles.stats.estimates import Estimator
 from oodles.stats.robustness import robustness
 from test_estimates import make
 
@@ -16,7 +16,7 @@ from test_estimates import make
 @pytest.mark.parametrize("within", ["pooled", "run", "separate"])
 def test_residual_is_value_minus_fitted(method, within):
     series = make()
-    found = robustness(series, Recipe(method=method, within=within))
+    found = robustness(series, Estimator(method=method, within=within))
     assert len(found) == 5 * 12 * 3
     assert (found["value"] - found["fitted"]).to_numpy() == pytest.approx(found["residual"].to_numpy())
     assert found["fitted"].between(-0.2, 1.2).all()
@@ -31,9 +31,9 @@ def test_residual_is_value_minus_fitted(method, within):
 def test_interval_grows_where_the_test_set_is_small():
     series = make()
     small = replace(series, sizes=np.full_like(series.sizes, 50.0))
-    wide, narrow = (robustness(s, Recipe()) for s in (small, series))
+    wide, narrow = (robustness(s, Estimator()) for s in (small, series))
     assert ((wide["high"] - wide["low"]) > (narrow["high"] - narrow["low"])).all()
-    unknown = robustness(replace(series, sizes=np.full_like(series.sizes, np.nan)), Recipe())
+    unknown = robustness(replace(series, sizes=np.full_like(series.sizes, np.nan)), Estimator())
     assert "leaves out test-set noise" in unknown["caveats"].iloc[0][0]
 
 
@@ -46,7 +46,7 @@ def test_interval_covers_the_true_distance():
         truth = 0.5 + 0.3 * (series.covariates - 0.4) + np.where(series.runs == 0, 0.05, 0.0)[:, None]
         truth = truth + 0.01 * draw.normal(size=10)[series.runs][:, None] * (series.runs > 0)[:, None]
         scores = draw.binomial(1000, truth) / 1000
-        found = robustness(replace(series, scores=scores), Recipe(method="linear"))
+        found = robustness(replace(series, scores=scores), Estimator(method="linear"))
         mine = found[(found["run"] == "r0") & (found["step"] == 3)].iloc[0]
         hits.append(mine["low"] <= 0.045 <= mine["high"])  # one run in ten pulls the line by a tenth
     assert np.mean(hits) > 0.88
@@ -56,12 +56,12 @@ def test_gaps_are_left_out_and_ranks_do_not_matter():
     series = make()
     scores = series.scores.copy()
     scores[:7, 1] = np.nan
-    found = robustness(replace(series, scores=scores), Recipe(correlation="spearman"))
+    found = robustness(replace(series, scores=scores), Estimator(correlation="spearman"))
     assert len(found) == 5 * 12 * 3 - 7
     assert found["residual"].notna().all()
 
 
 def test_one_run_says_why_it_has_no_interval():
-    found = robustness(make(runs=1), Recipe())
+    found = robustness(make(runs=1), Estimator())
     assert found["low"].isna().all()
     assert found["caveats"].iloc[0] == ["one run: no interval for a residual"]

@@ -18,7 +18,7 @@ from oodles.errors import DataError, ModelError
 from oodles.model import scoring, tokens
 from oodles.model.embedded import tiny_tokenizer
 from oodles.model.forward import Plan, tensors
-from oodles.model.prefix_trees import Sequences, pack
+from oodles.model.prefix_trees import Sequences, pack_rows
 from oodles.suite.load import load_suite
 from oodles.suite.patterns import render, sample
 from oodles.suite.sources import load_examples
@@ -202,7 +202,11 @@ def test_padding_is_on_the_right_and_never_read() -> None:
         tokens=np.array([5, 6, 7, 5, 8], dtype=np.int32), starts=np.array([0, 3, 5], dtype=np.int64), reads=1
     )
     plan = Plan(
-        name="t", sequences=sequences, targets=((1,), (2,)), packing=pack(sequences, 64, share=False), batch_tokens=64
+        name="t",
+        sequences=sequences,
+        targets=((1,), (2,)),
+        packing=pack_rows(sequences, 64, share=False),
+        batch_tokens=64,
     )
     (batch,) = plan.packing.batches
     inputs, places = tensors(torch.nn.Linear(1, 1), plan, batch)

@@ -175,12 +175,12 @@ def _tell_costs(study: Study, root: Path, options: RunOptions, as_json: bool) ->
     )
     from oodles.study.launch import check_place, members_of
     from oodles.study.preview import preview
-    from oodles.study.worker import How
+    from oodles.study.worker import Policy
 
     check_place(grid, root)
     if StudyFolder(root).is_study:
         check_members(StudyFolder(root), members_of(grid))
-    would = preview(grid, root, How(options.retry, options.verify))
+    would = preview(grid, root, Policy(options.retry, options.verify))
     with waiting() as show:
         budget = budget_of(grid, [run for run, state in status.items() if state == "done"], show, would)
     if as_json:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from oodles.model.prefix_trees import Ints, Laid, Packing, Row, Sequences, lay_out
+from oodles.model.prefix_trees import Ints, Packing, Row, RowLayout, Sequences, lay_out
 
 if TYPE_CHECKING:
     import torch
@@ -293,7 +293,7 @@ def tensors(
     return inputs, places
 
 
-def _mask(laid: Sequence[Laid], width: int, parameter: torch.Tensor, causal: bool) -> torch.Tensor:
+def _mask(laid: Sequence[RowLayout], width: int, parameter: torch.Tensor, causal: bool) -> torch.Tensor:
     """Additive mask: a token sees the tokens before it whose subtree it is in; padding sees itself.
 
     If it is only `causal`, a token sees all tokens before it.

@@ -54,7 +54,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Laid:
+class RowLayout:
     """A row laid out: tokens, positions, where each token's subtree ends, and the columns each sequence is read at."""
 
     tokens: Tokens
@@ -85,13 +85,13 @@ def distinct_tokens(sequences: Sequences) -> int:
     return int((sizes - common).sum())
 
 
-def pack(sequences: Sequences, batch_tokens: int, *, share: bool = True, row_tokens: int = ROW_TOKENS) -> Packing:
+def pack_rows(sequences: Sequences, batch_tokens: int, *, share: bool = True, row_tokens: int = ROW_TOKENS) -> Packing:
     """Rows and batches of a set; without `share`, every sequence has a row of its own."""
     rows = list(_rows(sequences, row_tokens)) if share else [_alone(sequences, i) for i in range(len(sequences))]
     return Packing(batches=tuple(_batches(rows, batch_tokens)), row_tokens=row_tokens)
 
 
-def lay_out(row: Row, sequences: Sequences) -> Laid:
+def lay_out(row: Row, sequences: Sequences) -> RowLayout:
     """The tokens of a row in the order of a walk through its tree."""
     tokens = np.empty(row.length, dtype=np.int32)
     positions = np.empty(row.length, dtype=np.int64)
@@ -107,7 +107,7 @@ def lay_out(row: Row, sequences: Sequences) -> Laid:
         path = np.concatenate([path[:shared], np.arange(at, at + size)])
         columns.append(path[len(sequence) - sequences.reads_of(index) :])
         at += size
-    return Laid(tokens=tokens, positions=positions, ends=ends, columns=tuple(columns))
+    return RowLayout(tokens=tokens, positions=positions, ends=ends, columns=tuple(columns))
 
 
 def _sorted(sequences: Sequences) -> Ints:

@@ -20,7 +20,7 @@ from oodles.contracts import FloatArray, Predictions, Prompt, PromptSet
 from oodles.errors import DataError, ModelError
 from oodles.model.forward import Plan, causal_lm, device_of, evaluating, is_out_of_memory, run_batch
 from oodles.model.load import free_memory
-from oodles.model.prefix_trees import Row, Sequences, pack
+from oodles.model.prefix_trees import Row, Sequences, pack_rows
 from oodles.model.shortcuts import choose_ways
 from oodles.model.tokens import Encoded, context_limit, encode_all
 
@@ -141,7 +141,7 @@ def _draft(encoded: Encoded, prompts: PromptSet, batch_tokens: int, normalise: b
         name=prompts.name,
         sequences=sequences,
         targets=encoded.targets,
-        packing=pack(sequences, batch_tokens),
+        packing=pack_rows(sequences, batch_tokens),
         batch_tokens=batch_tokens,
         normalise=normalise,
         shortened=len(encoded.shortened),

@@ -36,7 +36,7 @@ from oodles.model.forward import (
     plain_logits,
 )
 from oodles.model.load import free_memory
-from oodles.model.prefix_trees import Row, pack
+from oodles.model.prefix_trees import Row, pack_rows
 
 if TYPE_CHECKING:
     import torch
@@ -88,7 +88,7 @@ def choose_ways(model: torch.nn.Module, plans: Sequence[Plan]) -> tuple[Plan, ..
         replace(
             plan,
             way=able[0] if able else "one by one",
-            packing=pack(plan.sequences, plan.batch_tokens, share=False),
+            packing=pack_rows(plan.sequences, plan.batch_tokens, share=False),
         )
         for plan in plans
     )

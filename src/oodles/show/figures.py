@@ -28,6 +28,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
 from oodles.errors import DataError
+from oodles.show.numbers import signed
 from oodles.stats.longtable import chance_level
 from oodles.stats.series import grouped
 
@@ -193,7 +194,7 @@ def _draw_cell(ax: Axes, column: int, row: int, pair: Mapping[str, Any], *, hatc
     if hatched:
         ax.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=HATCH, linewidth=0, hatch="////"))
     ink = "#ffffff" if _luminance(colour) < 0.19 else "#16191d"
-    text = _signed(r) + _mark(pair)
+    text = signed(r) + _mark(pair)
     shown = intervals and math.isfinite(float(pair["low"]))
     big = {True: 8.5, False: 6.2}[intervals]
     weight = "bold" if "*" in text else "normal"
@@ -500,7 +501,7 @@ def _draw_change(ax: Axes, y: int, row: Mapping[Any, Any]) -> None:
     if known:
         ax.plot([low, high], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt", gid="interval")
     ax.plot([change], [y], color=colour, marker=marker, markersize=5.5, linestyle="", gid="change")
-    text = _signed(change) + (f"  [{_signed(low)}, {_signed(high)}]" if known else "")
+    text = signed(change) + (f"  [{signed(low)}, {signed(high)}]" if known else "")
     ax.annotate(text, (1, y), xycoords=("axes fraction", "data"), xytext=(8, 0), textcoords="offset points",
                 va="center", fontsize=7.5, color=INK, annotation_clip=False)  # fmt: skip
 
@@ -566,16 +567,8 @@ def _axes(figure: Figure, x: float, y: float, width: float, height: float) -> Ax
     return figure.add_axes((x / w, y / h, width / w, height / h))
 
 
-def _signed(value: float) -> str:
-    """Two decimals with a sign that print cannot lose; 0.004 has no sign left to show."""
-    if not math.isfinite(value):
-        return "n/a"
-    text = f"{float(value):+.2f}".replace("-", "−")
-    return "0.00" if text[1:] == "0.00" else text
-
-
 def _tight(value: float) -> str:
-    return _signed(value).replace("0.", ".")
+    return signed(value).replace("0.", ".")
 
 
 def _short(name: object) -> str:

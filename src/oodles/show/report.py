@@ -29,6 +29,7 @@ import oodles
 from oodles.errors import DataError
 from oodles.outputs import begins_with, check_target, write_aside
 from oodles.show import figures, tables
+from oodles.show.numbers import MISSING
 from oodles.stats.analysis import Analysis
 from oodles.stats.longtable import check_table
 from oodles.stats.series import grouped
@@ -369,7 +370,7 @@ def _what_was_run(runs: Sequence[Mapping[str, Any]]) -> _Runs:
         count=len(runs),
         shared={key: told[0][key] for key in shared},
         columns=apart,
-        rows=[[run.get(key, tables.MISSING) for key in apart] for run in told] if apart else [],
+        rows=[[run.get(key, MISSING) for key in apart] for run in told] if apart else [],
         caveats=_run_caveats(runs),
     )
 
@@ -393,7 +394,7 @@ def _flat(mapping: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, A
 
 def _shown(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        return tables.MISSING
+        return MISSING
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

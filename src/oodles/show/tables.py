@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from oodles.errors import DataError
+from oodles.show.numbers import MISSING, p_value, signed
 from oodles.stats.cautions import hardly_differ
 from oodles.stats.series import grouped
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 Group = Mapping[str, Any]
 
-MISSING = "–"
 LONGEST_TABLE = 45  # rows that fit on a page; a longer table breaks over pages
 
 
@@ -331,21 +331,6 @@ def _letter(index: int) -> str:
 
 
 # numbers
-
-
-def signed(value: float) -> str:
-    """Two decimals and a sign; what rounds to nothing has none."""
-    if not math.isfinite(value):
-        return MISSING
-    text = f"{value:+.2f}".replace("-", "−")
-    return "0.00" if text[1:] == "0.00" else text
-
-
-def p_value(value: float) -> str:
-    """Three decimals, never 0."""
-    if not math.isfinite(value):
-        return MISSING
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _plain(value: float) -> Cell:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from oodles.errors import plain
-from oodles.show.tables import p_value
+from oodles.show.numbers import p_value, signed
 from oodles.stats.analysis import Analysis
 from oodles.stats.cautions import hardly_differ
 from oodles.stats.resample import DESCRIPTIVE
@@ -87,15 +87,15 @@ def _pair_table(rows: pd.DataFrame) -> Table:
 def _pair_cells(row: Mapping[Any, Any], common: set[str], *, raw: bool) -> list[str]:
     own = len(set(row["caveats"]) - common)
     p_val = p_value(row["p_holm"]) if np.isfinite(row["p_holm"]) else ""
-    corrected = _number(row["r_corrected"])
+    corrected = _signed(row["r_corrected"])
     if row["corrected_by"] == "range":
-        corrected = f"{_number(row['r_corrected_low'])}..{_number(row['r_corrected_high'])}"
+        corrected = f"{_signed(row['r_corrected_low'])}..{_signed(row['r_corrected_high'])}"
     return [
         escape(plain(f"{row['a']} ~ {row['b']}")),
         str(row["within"]),
-        _number(row["r"]),
-        *([_number(row["r_raw"])] if raw else []),
-        f"{_number(row['low'])} to {_number(row['high'])}",
+        _signed(row["r"]),
+        *([_signed(row["r_raw"])] if raw else []),
+        f"{_signed(row['low'])} to {_signed(row['high'])}",
         p_val if row["n_units"] >= DESCRIPTIVE else "no test",
         corrected,
         str(row["n_runs"]),
@@ -104,5 +104,5 @@ def _pair_cells(row: Mapping[Any, Any], common: set[str], *, raw: bool) -> list[
     ]
 
 
-def _number(value: float) -> str:
-    return f"{value:+.2f}" if np.isfinite(value) else "–"
+def _signed(value: float) -> str:
+    return signed(value, minus="-")

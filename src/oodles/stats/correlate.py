@@ -18,13 +18,13 @@ import pandas as pd
 
 from oodles.errors import ConfigError, DataError, listed, nearest
 from oodles.stats import cautions
-from oodles.stats.estimates import FEWEST, Recipe, usable_points
+from oodles.stats.estimates import FEWEST, Estimator, usable_points
 from oodles.stats.longtable import check_table, name_of
 from oodles.stats.outcomes import Examples, Records
 from oodles.stats.pairs import (
     FIT_COLUMNS,
     PAIR_COLUMNS,
-    Job,
+    GroupTask,
     adjust,
     empty_pair,
     fit_rows,
@@ -174,7 +174,7 @@ def partial_correlations(
     by, by_said = settle_by(checked, by)
     _check_range(checked, metric, method)
     recipes = [
-        Recipe(
+        Estimator(
             method=method,
             within=way,
             interval=kind,
@@ -286,7 +286,7 @@ def _slice_caveat(shared: Mapping[str, set[str]], asked_for: bool) -> list[str]:
 def _add_group(
     rows: _Rows,
     series: Series,
-    recipes: Sequence[Recipe],
+    recipes: Sequence[Estimator],
     items: Examples | None,
     slices: Mapping[str, set[str]],
     beware: cautions.Cautions,
@@ -346,7 +346,7 @@ def _add_estimates(
     rows: _Rows,
     series: Series,
     usable: Any,
-    recipe: Recipe,
+    recipe: Estimator,
     items: Examples | None,
     slices: Mapping[str, set[str]],
     beware: cautions.Cautions,
@@ -357,7 +357,7 @@ def _add_estimates(
     short = len(series.run_names) - len(used.run_names)
     if short:
         said.append(f"{short} of {len(series.run_names)} runs have fewer than {FEWEST[recipe.within]} steps: left out")
-    job = Job(recipe=recipe, items=items, beware=beware, said=tuple(said))
+    job = GroupTask(recipe=recipe, items=items, beware=beware, said=tuple(said))
     known = ~np.isnan(used.scores)
     if known.all():
         found = job.run(used)
@@ -376,7 +376,7 @@ def _add_estimates(
 
 
 def _pair_with_gaps(
-    used: Series, both: Any, i: int, j: int, job: Job, slices: Mapping[str, set[str]]
+    used: Series, both: Any, i: int, j: int, job: GroupTask, slices: Mapping[str, set[str]]
 ) -> list[dict[str, Any]]:
     """A pair of sets that were not both scored at every point: only the points they share."""
     names = (used.test_sets[i], used.test_sets[j])

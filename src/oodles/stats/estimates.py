@@ -1,6 +1,6 @@
 """One group, one way of pooling: correlations of residuals with their interval.
 
-`estimate` takes the aligned scores of a group and a `Recipe` and refits everything without each unit, or for each
+`estimate` takes the aligned scores of a group and a `Estimator` and refits everything without each unit, or for each
 draw of units. It knows nothing of tables, names or caveats; `correlate.py` does.
 """
 
@@ -28,7 +28,7 @@ CLIP = 1e-3  # distance from 0 and 1 for probit and logit where the number of ex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class Estimator:
     """How to estimate: the settings of one estimate."""
 
     method: str = "gam"
@@ -79,14 +79,14 @@ def usable_points(series: Series, within: str) -> NDArray[np.bool_]:
     return np.asarray((counts >= FEWEST[within])[series.runs], dtype=bool)
 
 
-def estimate(series: Series, recipe: Recipe) -> Estimate:
+def estimate(series: Series, recipe: Estimator) -> Estimate:
     """Correlations between all test sets of a group without gaps.
 
     Parameters
     ----------
     series : Series
         Every set scored at every point; runs too short for `recipe.within` already left out.
-    recipe : Recipe
+    recipe : Estimator
         Method, pooling, interval.
     """
     if recipe.within == "separate":
@@ -120,7 +120,7 @@ def estimate(series: Series, recipe: Recipe) -> Estimate:
     )
 
 
-def _interval(r: Array, left_out: Array, redo: Callable[[Array], Array], series: Series, recipe: Recipe) -> Interval:
+def _interval(r: Array, left_out: Array, redo: Callable[[Array], Array], series: Series, recipe: Estimator) -> Interval:
     n_units, level = len(series.unit_names), recipe.level
     if recipe.interval == "naive":
         return resample.naive_interval(r, len(series.scores), series.covariates.shape[1], level=level)
@@ -135,7 +135,7 @@ def _interval(r: Array, left_out: Array, redo: Callable[[Array], Array], series:
     return resample.percentile_interval(drawn, level=level)
 
 
-def _prepared(series: Series, recipe: Recipe) -> tuple[Array, Array]:
+def _prepared(series: Series, recipe: Estimator) -> tuple[Array, Array]:
     """Scores and covariates on the scale that is regressed."""
     scores = residuals.transform(inside_unit(series.scores, series.sizes, recipe.method), recipe.method)
     covariates = residuals.transform(
@@ -172,7 +172,7 @@ def weighted_ranks(values: Array, weights: Array) -> Array:
     return ranks
 
 
-def _fit(covariates: Array, scores: Array, series: Series, recipe: Recipe) -> tuple[Refit, Fit]:
+def _fit(covariates: Array, scores: Array, series: Series, recipe: Estimator) -> tuple[Refit, Fit]:
     design = residuals.make_design(
         covariates, series.runs, method=recipe.method, within=recipe.within, n_splines=recipe.n_splines
     )
@@ -181,7 +181,7 @@ def _fit(covariates: Array, scores: Array, series: Series, recipe: Recipe) -> tu
     return refit, residuals.fit_design(design, scores, smoothing=recipe.smoothing)
 
 
-def _ranked_products(series: Series, recipe: Recipe, weights: Array) -> Array:
+def _ranked_products(series: Series, recipe: Estimator, weights: Array) -> Array:
     """Ranks depend on who is in the sample, so each resample is ranked and refitted."""
     found = []
     for row in weights:
@@ -217,7 +217,7 @@ def something_left(products: Array, least: Array) -> Array:
     return np.asarray(products * scale[:, :, None] * scale[:, None, :], dtype=float)
 
 
-def _beyond_rounding(series: Series, recipe: Recipe, fit: Fit) -> NDArray[np.bool_]:
+def _beyond_rounding(series: Series, recipe: Estimator, fit: Fit) -> NDArray[np.bool_]:
     """Sets whose residuals are more than the rounding of the scores, and than what a curve misses of an exact relation.
 
     Where the in-domain score explains nearly everything, the rest may be no more than its rounding and that of the
@@ -254,7 +254,7 @@ def as_correlations(products: Array) -> Array:
     return np.asarray(np.clip(products / (scale[:, :, None] * scale[:, None, :]), -1.0, 1.0), dtype=float)
 
 
-def _estimate_separately(series: Series, recipe: Recipe) -> Estimate:
+def _estimate_separately(series: Series, recipe: Estimator) -> Estimate:
     """One fit per run, one Fisher z per run, their mean per unit and over units."""
     scores, covariates = _prepared(series, recipe)
     n_runs, n_sets = len(series.run_names), scores.shape[1]
@@ -302,7 +302,7 @@ def _raw(scores: Array) -> Array:
     return _correlations(centred.T @ centred, _totals(scores), np.full(scores.shape[1], np.inf))
 
 
-def _fit_run(series: Series, recipe: Recipe, scores: Array, covariates: Array, run: int) -> tuple[Refit, Fit]:
+def _fit_run(series: Series, recipe: Estimator, scores: Array, covariates: Array, run: int) -> tuple[Refit, Fit]:
     points = np.flatnonzero(series.runs == run)
     part_scores, part_covariates = scores[points], covariates[points]
     if recipe.correlation == "spearman":

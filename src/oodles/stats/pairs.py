@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from oodles.stats import cautions, noise, resample
-from oodles.stats.estimates import Estimate, Recipe, as_correlations, estimate, something_left
+from oodles.stats.estimates import Estimate, Estimator, as_correlations, estimate, something_left
 from oodles.stats.outcomes import Examples
 from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.residuals import SLIVER, centre
@@ -50,10 +50,10 @@ class Found:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
-class Job:
+class GroupTask:
     """What is the same for all estimates of a group and way of pooling."""
 
-    recipe: Recipe
+    recipe: Estimator
     items: Examples | None
     beware: cautions.Cautions
     said: tuple[str, ...]
@@ -88,7 +88,7 @@ def shares_examples(a: str, b: str, shared: Mapping[str, set[str]]) -> bool:
     return b in shared.get(a, ())
 
 
-def empty_pair(used: Series, names: tuple[str, str], job: Job, said: tuple[str, ...]) -> dict[str, Any]:
+def empty_pair(used: Series, names: tuple[str, str], job: GroupTask, said: tuple[str, ...]) -> dict[str, Any]:
     """A row without numbers, which says why in its caveats."""
     return {
         **used.group,
@@ -104,7 +104,7 @@ def empty_pair(used: Series, names: tuple[str, str], job: Job, said: tuple[str, 
     }
 
 
-def _labels(recipe: Recipe) -> dict[str, str]:
+def _labels(recipe: Estimator) -> dict[str, str]:
     return {
         "method": recipe.method,
         "within": recipe.within,
@@ -114,7 +114,7 @@ def _labels(recipe: Recipe) -> dict[str, str]:
 
 
 def pair_rows(
-    found: Found, job: Job, slices: Mapping[str, set[str]], extra: tuple[str, ...] = ()
+    found: Found, job: GroupTask, slices: Mapping[str, set[str]], extra: tuple[str, ...] = ()
 ) -> list[dict[str, Any]]:
     """One row per pair of test sets."""
     used = found.estimate.used
@@ -195,7 +195,7 @@ def _corrected_by(corrected: noise.Corrected, i: int, j: int) -> str:
     return "records" if sources == {"records"} else "range"
 
 
-def _unit_caveats(used: Series, recipe: Recipe, n_units: int) -> list[str]:
+def _unit_caveats(used: Series, recipe: Estimator, n_units: int) -> list[str]:
     """What the number of independent units allows to be said."""
     said = []
     what = "run" if len(used.unit_names) == len(used.run_names) else "independent unit"
@@ -229,7 +229,7 @@ def _separate_caveats(used: Series) -> list[str]:
     return said
 
 
-def _set_caveats(found: Found, job: Job, k: int) -> list[str]:
+def _set_caveats(found: Found, job: GroupTask, k: int) -> list[str]:
     """Caveats of one test set that concern all its pairs."""
     estimate_, corrected, name = found.estimate, found.corrected, found.estimate.used.test_sets[k]
     said = [*job.beware.of_set(estimate_.used, name), *corrected.caveats[k]]
@@ -347,7 +347,7 @@ def mark_disagreement(found: Mapping[str, list[dict[str, Any]]]) -> None:
                 )
 
 
-def fit_rows(found: Found, job: Job, which: Iterable[int]) -> list[dict[str, Any]]:
+def fit_rows(found: Found, job: GroupTask, which: Iterable[int]) -> list[dict[str, Any]]:
     """One row per test set: how well the in-domain score explains it, and how much of the rest is noise."""
     used, fit = found.estimate.used, found.estimate.fit
     return [

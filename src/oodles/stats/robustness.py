@@ -12,20 +12,20 @@ import pandas as pd
 from scipy import special, stats
 
 from oodles.stats import resample, residuals
-from oodles.stats.estimates import Recipe, inside_unit
+from oodles.stats.estimates import Estimator, inside_unit
 from oodles.stats.residuals import Fit
 from oodles.stats.series import Series
 from oodles.stats.splines import Array
 
 
-def robustness(series: Series, recipe: Recipe) -> pd.DataFrame:
+def robustness(series: Series, recipe: Estimator) -> pd.DataFrame:
     """Residuals of every run, step and test set, in the units of the metric.
 
     Parameters
     ----------
     series : Series
         The scores of a group; gaps are allowed.
-    recipe : Recipe
+    recipe : Estimator
         Method and pooling; the residual is of the scores themselves also where correlations are of ranks.
 
     Returns
@@ -54,7 +54,7 @@ def _patterns(series: Series) -> list[tuple[list[int], np.ndarray[tuple[int], np
     return [(columns, known[:, columns[0]]) for columns in together.values() if known[:, columns[0]].any()]
 
 
-def _frame(series: Series, recipe: Recipe) -> pd.DataFrame:
+def _frame(series: Series, recipe: Estimator) -> pd.DataFrame:
     scores = residuals.transform(inside_unit(series.scores, series.sizes, recipe.method), recipe.method)
     covariates = residuals.transform(
         inside_unit(series.covariates, series.covariate_sizes, recipe.method), recipe.method
@@ -91,7 +91,7 @@ def back(values: Array, method: str) -> Array:
     return values
 
 
-def _together(series: Series, recipe: Recipe, scores: Array, covariates: Array) -> tuple[Fit, Array]:
+def _together(series: Series, recipe: Estimator, scores: Array, covariates: Array) -> tuple[Fit, Array]:
     """One fit over all runs, and the jackknife standard error of its curve at every point."""
     design = residuals.make_design(
         covariates, series.runs, method=recipe.method, within=recipe.within, n_splines=recipe.n_splines
@@ -110,7 +110,7 @@ def _together(series: Series, recipe: Recipe, scores: Array, covariates: Array) 
     return fit, np.asarray(np.sqrt(squares * (n_units - 1) / n_units), dtype=float)
 
 
-def _separate(series: Series, recipe: Recipe, scores: Array, covariates: Array) -> tuple[Fit, Array] | None:
+def _separate(series: Series, recipe: Estimator, scores: Array, covariates: Array) -> tuple[Fit, Array] | None:
     """One fit per run; its error cannot be learnt from the other runs."""
     if recipe.within != "separate":
         return None
@@ -127,7 +127,7 @@ def _separate(series: Series, recipe: Recipe, scores: Array, covariates: Array) 
     return whole, np.full_like(scores, np.nan)
 
 
-def _reach(series: Series, recipe: Recipe, spread: Array) -> tuple[Array, tuple[str, ...]]:
+def _reach(series: Series, recipe: Estimator, spread: Array) -> tuple[Array, tuple[str, ...]]:
     """Half width of the interval: error of the curve and of the score, added as squares."""
     n_units = len(series.unit_names)
     if recipe.within == "separate":

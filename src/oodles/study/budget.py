@@ -18,7 +18,7 @@ import torch
 from oodles.contracts import SHOTS, ModelSpec, PromptSet, RunSpec
 from oodles.errors import ModelError
 from oodles.model.load import load_tokenizer, outline_model, shipped_config
-from oodles.model.prefix_trees import ROW_TOKENS, Sequences, pack
+from oodles.model.prefix_trees import ROW_TOKENS, Sequences, pack_rows
 from oodles.model.scoring import BATCH_TOKENS, BATCH_TOKENS_ELSEWHERE, sequences_of
 from oodles.model.tokens import context_limit, encode_once
 from oodles.runs.progress import duration
@@ -433,7 +433,7 @@ class Reader:
         else:
             encoded = encode_once(self.tokenizer, prompts, self.limit)
             each, sequences, tokens = 1.0, sequences_of(encoded), len(encoded.tokens)
-        packing = pack(sequences, round(self.batch_tokens * each), row_tokens=round(ROW_TOKENS * each))
+        packing = pack_rows(sequences, round(self.batch_tokens * each), row_tokens=round(ROW_TOKENS * each))
         batches = [(len(batch), math.ceil(batch[0].length / each)) for batch in packing.batches]
         return SetSize(
             prompts=len(prompts),

@@ -20,7 +20,7 @@ from oodles.store.spec import check_identity, check_same_run
 from oodles.study.check import audit_grid
 from oodles.study.grid import Grid, expand, select
 from oodles.study.load import load_study
-from oodles.study.worker import How, Outcome, check_alone, run_missing
+from oodles.study.worker import Outcome, Policy, check_alone, run_missing
 from oodles.suite.slices import Members
 from oodles.trouble import staying
 
@@ -60,7 +60,7 @@ def run(
     study = study if isinstance(study, Study) else load_study(study)
     grid = select(expand(study), only, shots)
     root = Path(out if out is not None else study.out)
-    how = How(retry, verify)
+    how = Policy(retry, verify)
     with staying(root) if root.is_dir() else nullcontext():
         begin(grid, root, allow)
         if workers > 1:

@@ -18,7 +18,7 @@ from oodles.errors import OodlesError, StoreError
 from oodles.runs.progress import Progress, settle_streams
 from oodles.runs.stopping import Stop, stop_on_signals
 from oodles.study.grid import Grid, expand, select
-from oodles.study.worker import How, Outcome, run_missing
+from oodles.study.worker import Outcome, Policy, run_missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class _Worker:
     outcome: Outcome | None = None
 
 
-def run_in_workers(grid: Grid, root: Path, workers: int, how: How) -> Outcome:
+def run_in_workers(grid: Grid, root: Path, workers: int, how: Policy) -> Outcome:
     """All that is missing, by several processes; they find their work by its locks, as strangers would."""
     from oodles.study.preview import work_of
 
@@ -158,7 +158,7 @@ def _together(outcomes: Sequence[Outcome], root: Path, stopped: int) -> Outcome:
     )
 
 
-def _work(study: Study, names: Sequence[str], root: Path, how: How, pipe: Connection) -> None:
+def _work(study: Study, names: Sequence[str], root: Path, how: Policy, pipe: Connection) -> None:
     """One worker: a process of its own, which knows its cores and device from the environment."""
     try:
         with stop_on_signals() as stop:

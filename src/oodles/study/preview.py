@@ -16,7 +16,7 @@ from oodles.store.locks import is_held, read_lock
 from oodles.store.records import records_are_whole
 from oodles.store.scores import Score, read_scores
 from oodles.study.grid import Grid
-from oodles.study.worker import How, decide
+from oodles.study.worker import Policy, decide
 from oodles.suite.render import characters
 
 Evaluation = tuple[int, str]  # step and test set
@@ -45,7 +45,7 @@ class Would:
         return ": ".join(filter(None, [self.action, self.reason or ", ".join(told)]))
 
 
-def preview(grid: Grid, root: Path, how: How) -> tuple[Would, ...]:
+def preview(grid: Grid, root: Path, how: Policy) -> tuple[Would, ...]:
     """Every run of a grid, as one process would go through them; a run that would be tried is taken to succeed."""
     folders = [StudyFolder(root).run(job.spec.name) for job in grid.jobs]
     found: list[Would] = []
@@ -66,7 +66,7 @@ def work_of(grid: Grid, root: Path) -> float:
     Records are not read, so that damage which `--verify` would find is not counted.
     """
     try:
-        planned = preview(grid, root, How())
+        planned = preview(grid, root, Policy())
     except (StoreError, OSError):  # told by whoever does the work
         return 0.0
     work = 0.0
@@ -79,7 +79,7 @@ def work_of(grid: Grid, root: Path) -> float:
 
 
 def _would(
-    job: PlannedRun, grid: Grid, folder: RunFolder, how: How, folders: Sequence[RunFolder], earlier: Sequence[Would]
+    job: PlannedRun, grid: Grid, folder: RunFolder, how: Policy, folders: Sequence[RunFolder], earlier: Sequence[Would]
 ) -> Would:
     name = folder.name
     choice, reason = decide(job.spec, grid.rendered(job), folder, how)

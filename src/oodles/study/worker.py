@@ -51,7 +51,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class Policy:
     """What is done about runs that are settled."""
 
     retry: bool = False  # try failed ones again
@@ -94,7 +94,7 @@ def check_alone() -> None:
         )
 
 
-def run_missing(grid: Grid, root: Path, how: How, listen: Listener, stop: Stop) -> Outcome:
+def run_missing(grid: Grid, root: Path, how: Policy, listen: Listener, stop: Stop) -> Outcome:
     """Go through the runs; each is made by whoever holds its lock.
 
     A run that failed, or whose folder is damaged beyond what the study can rewrite, does not stop the others; a disk
@@ -119,7 +119,7 @@ def run_missing(grid: Grid, root: Path, how: How, listen: Listener, stop: Stop) 
     return tally.outcome(root)
 
 
-def _make(task: RunTask, how: How, tally: _Tally) -> None:
+def _make(task: RunTask, how: Policy, tally: _Tally) -> None:
     """Make one run if it is not settled and nobody else holds its lock."""
     folder = task.folder
     if _settled(task, how, tally):
@@ -142,7 +142,7 @@ def _make(task: RunTask, how: How, tally: _Tally) -> None:
         task.listener(Event(text=f"{folder.name} failed: {reason}; see {folder.log}"))
 
 
-def _settled(task: RunTask, how: How, tally: _Tally) -> bool:
+def _settled(task: RunTask, how: Policy, tally: _Tally) -> bool:
     """Whether there is nothing to do for a run; if so, it is counted."""
     folder = task.folder
     choice, reason = decide(task.spec, task.rendered, folder, how)
@@ -154,7 +154,7 @@ def _settled(task: RunTask, how: How, tally: _Tally) -> bool:
     return choice != "run"
 
 
-def decide(spec: RunSpec, rendered: Sequence[Rendered], folder: RunFolder, how: How) -> tuple[Choice, str]:
+def decide(spec: RunSpec, rendered: Sequence[Rendered], folder: RunFolder, how: Policy) -> tuple[Choice, str]:
     """What is to be done about a run, and why it failed before; a folder that must be mended first is a StoreError."""
     status = folder.status
     check_spec(folder)
