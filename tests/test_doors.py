@@ -36,7 +36,8 @@ def table(tmp_path: Path) -> Path:
 
 def one_line(done: subprocess.CompletedProcess[str], *words: str) -> str:
     assert done.returncode == 2, done.stderr
-    assert len(done.stderr.splitlines()) == 1, done.stderr
+    errors = [line for line in done.stderr.splitlines() if not line.startswith("study ")]  # but for what it is doing
+    assert len(errors) == 1, done.stderr
     for word in words:
         assert word in done.stderr
     return done.stderr
@@ -140,7 +141,7 @@ def test_a_full_cache(tmp_path: Path) -> None:
     done = apart(f"{fill} && exec {sys.executable} -c '{MAIN}' fetch tiny-llama-untrained", OODLES_CACHE=str(tmp_path))
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
-    assert "No space left on device" in done.stderr.splitlines()[-1]
+    assert "no space left on the disk" in done.stderr.splitlines()[-1]
 
 
 def test_torch_without_proc_is_another_environment() -> None:

@@ -26,6 +26,7 @@ from oodles.names import as_name, check_name
 from oodles.runs.evaluate import StepEvaluator
 from oodles.runs.events import Listener, show_on
 from oodles.runs.progress import Progress
+from oodles.shapes import RUN_JSON, misfit
 from oodles.store.claim import check_folder, claim_folder, unclaim_folder
 from oodles.store.damage import check_adapter, mend_scores
 from oodles.store.environment import environment
@@ -141,6 +142,8 @@ def _adapter_config(folder: Path) -> dict[str, Any]:
         held = read_sealed(file, advice=advice)
     except StoreError as error:
         raise ModelError(str(error)) from None
+    if problem := misfit(held, RUN_JSON[CONFIGS[0]]):
+        raise ModelError(f"{file}: {problem}; {advice}")
     kind, known = held.get("peft_type"), [one.value for one in PeftType]
     if kind not in known:
         found = "has no peft_type" if kind is None else f"peft_type is {shown(kind)}"
