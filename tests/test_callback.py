@@ -117,18 +117,18 @@ class Tracker(TrainerCallback):
         self.heard.append(dict(logs))
 
 
-def test_scores_reach_the_trainers_log_and_its_trackers(tmp_path: Path, toy_suite: Path) -> None:
+def test_scores_reach_the_trainers_log_and_its_trackers_if_asked(tmp_path: Path, toy_suite: Path) -> None:
     options: dict[str, Any] = {"suite": toy_suite, "in_domain": "home", "out": tmp_path / "s", "steps": (2,)}
     plain = their_trainer(tmp_path / "a", [OODCallback(run="a", **options)], tiny_tokenizer())
     plain.train()
-    rows = [row for row in plain.state.log_history if "ood/home/accuracy" in row]
-    assert [row["step"] for row in rows] == [0, 2, 6]
+    assert not any("ood/home/accuracy" in row for row in plain.state.log_history)
     callback, tracker = OODCallback(run="b", **options), Tracker()
     trainer = their_trainer(tmp_path / "b", [tracker, callback], tiny_tokenizer())
     callback.log_to(trainer)
     trainer.train()
-    heard = [row for row in tracker.heard if "ood/home/accuracy" in row]
-    assert [row["ood/away/accuracy"] for row in heard] == [row["ood/away/accuracy"] for row in rows]
+    rows = [row for row in trainer.state.log_history if "ood/home/accuracy" in row]
+    assert [row["step"] for row in rows] == [0, 2, 6]
+    heard = [row["ood/away/accuracy"] for row in tracker.heard if "ood/away/accuracy" in row]
     kept = read_runs(tmp_path / "s")
     kept = kept[(kept.run == "b") & (kept.test_set == "away") & (kept.metric == "accuracy")].sort_values("step")
-    assert [row["ood/away/accuracy"] for row in heard] == list(kept.value)
+    assert heard == list(kept.value)

@@ -181,10 +181,10 @@ def test_mixed_precision_is_scored_in_that_of_the_weights(
     trainer = make(tiny_model, tmp_path / "a", [ours], max_steps=1, eval_strategy="no")
     trainer.train()
     assert trainer.args.bf16
-    assert {plan.way for plan in ours._plans.values()} == {"rows of head"}
+    assert {plan.way for plan in ours._evaluator._plans.values()} == {"rows of head"}
     alone = AutoModelForCausalLM.from_pretrained(tiny_model)
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    (prompts,) = (p for p in ours._sets if p.name == "away")
+    (prompts,) = (p for p in ours._evaluator._sets if p.name == "away")
     expected = oo.score(alone, tokenizer, prompts)
     found = read_records(tmp_path / "study").query("step == 0 and test_set == 'away'")
     assert np.abs(found[["score:Yes", "score:No"]].to_numpy() - expected).max() < 1e-5

@@ -104,9 +104,9 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
         if evaluator.is_complete(step):
             return
         left = partial(self._time_left, started, step)
-        self._log(evaluator.at(model, step, last=state.max_steps, loss=self._loss, remark=left), state)
+        self._log(evaluator.at(model, step, last=state.max_steps, loss=self._loss, remark=left))
 
-    def _log(self, values: Mapping[str, Metrics], state: Any) -> None:
+    def _log(self, values: Mapping[str, Metrics]) -> None:
         """Nothing: our own runs keep their scores in their folder only."""
 
     def _time_left(self, started: float, step: int) -> str:
@@ -156,17 +156,14 @@ class OODCallback(EvaluationHook):
     def log_to(self, trainer: Any) -> None:
         """Send the scores of every evaluation through a Trainer's own `log`, and so to its trackers.
 
-        Without it they are in the Trainer's `log_history` only. The names are ``ood/<test set>/<metric>``.
+        The names are ``ood/<test set>/<metric>``. Without this call the Trainer's logs stay as they are.
         """
         self._trainer = trainer
 
-    def _log(self, values: Mapping[str, Metrics], state: Any) -> None:
+    def _log(self, values: Mapping[str, Metrics]) -> None:
         scores = {f"ood/{name}/{metric}": v for name, held in values.items() for metric, v in held.items()}
-        known = {name: value for name, value in scores.items() if value is not None}
         if self._trainer is not None:
-            self._trainer.log(known)
-        elif known:
-            state.log_history.append({**known, "step": state.global_step})
+            self._trainer.log({name: value for name, value in scores.items() if value is not None})
 
     def _begin(self, state: Any) -> None:
         """Somebody else's training: its folder is made now, or the run resumes where that resumes."""
