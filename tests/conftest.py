@@ -13,6 +13,40 @@ from typing import Any
 
 import pytest
 
+SLOW = {  # several processes, real training, whole sets: run by `make test-all`
+    "test_budget.py": ["test_memory_of_a_real_model_is_near_what_is_measured", "test_the_dry_run_of_a_grown_study"],
+    "test_correlate.py": ["test_a_million_rows", "test_strange_tables_give_an_answer"],
+    "test_damage.py": ["test_what_may_be_deleted_stops_nothing"],
+    "test_demo.py": [""],
+    "test_disk.py": ["test_a_log_fails_no_run", "test_what_the_libraries_make_of_a_full_disk"],
+    "test_docs.py": [
+        "test_the_shell_example_runs",
+        "test_the_study_from_python_runs",
+        "test_the_callback_example_runs",
+    ],
+    "test_doors.py": ["test_a_user_without_a_name", "test_passwords_of_addresses", "test_torch_without_proc"],
+    "test_examples.py": [""],
+    "test_families.py": [""],
+    "test_faults.py": [""],
+    "test_fuzz.py": [""],
+    "test_growing.py": [
+        *("test_workers_share", "test_ctrl_c_stops", "test_two_commands", "test_more_steps", "test_more_test_sets"),
+        *("test_two_trainings_never_meet", "test_filters", "test_damaged_records"),
+    ],
+    "test_launch.py": ["test_a_killed_study"],
+    "test_locks.py": ["test_a_taker_that_dies", "test_of_four_takers"],
+    "test_models.py": ["test_a_hub_out_of_reach_is_told"],
+    "test_nli.py": ["test_the_whole_audit"],
+    "test_own_loop.py": ["test_of_two_processes"],
+    "test_overlap.py": ["test_the_search_equals", "test_every_character"],
+    "test_progress.py": ["test_a_redirected_run"],
+    "test_resume.py": ["test_a_polite_signal", "test_a_killed_run", "test_named_seeds", "test_a_half_written"],
+    "test_scorer.py": ["test_a_killed_scorer"],
+    "test_scoring.py": ["test_memory_does_not_grow", "test_a_real_shortage", "test_two_processes"],
+    "test_trl.py": [""],
+    "test_tutorial.py": [""],
+}
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks the network for a model or a data set
 
 TINY_SUITE = """
@@ -30,6 +64,14 @@ source = { file = "home_train.csv" }
 labels = { e = 0, c = 1 }
 drop = ["n"]
 """
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the slow ones, before -m chooses."""
+    for item in items:
+        if item.name.startswith(tuple(SLOW.get(item.path.name, ()))) and not item.get_closest_marker("long"):
+            item.add_marker("slow")
 
 
 def missing(reason: str) -> None:

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 import oodles
+from conftest import SLOW
 
 ROOT = Path(__file__).parent.parent
 SITE: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
@@ -158,3 +159,10 @@ def test_files_and_targets_that_are_named_exist(page: str) -> None:
     assert [place for place in places if not (ROOT / place).exists()] == []
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     assert set(re.findall(r"\bmake ([a-z][a-z-]*)`", text)) <= targets
+
+
+def test_every_slow_test_is_there() -> None:
+    """A test that was renamed would silently be run every day again."""
+    for file, names in SLOW.items():
+        text = (ROOT / "tests" / file).read_text()
+        assert all(f"def {name}" in text for name in names), file
