@@ -116,3 +116,12 @@ def test_the_page_has_the_numbers_of_the_shipped_figures() -> None:
     """If this fails on purpose: python -m benchmarks.findings, and read the prose of docs/findings.md again."""
     page = PAGE.read_text()
     assert filled(page, blocks()) == page
+
+
+def test_the_numbers_of_the_readme() -> None:
+    analysis = oo.analyse("bert-hans")
+    lexical = "lexical overlap, non-entailed"
+    first = pair(analysis, lexical, "subsequence, non-entailed")
+    second = pair(analysis, lexical, "constituent, non-entailed")
+    told = f"(r = {first.r:.2f}), but not a third ({second.r:.2f}, interval {second.low:.2f} to {second.high:.2f})"
+    assert told.replace("0.", ".") in " ".join((PAGE.parent.parent / "README.md").read_text().split())
