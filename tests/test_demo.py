@@ -53,6 +53,8 @@ def test_quick_demo_without_a_network(tmp_path: Path, tiny_model: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stderr
     assert "the numbers mean nothing" in done.stderr
+    assert "100 BERTs on HANS: It depends on the pair" in done.stderr  # something true to look at meanwhile
+    assert "<h1>100 BERTs on HANS</h1>" in (tmp_path / "bert-hans.html").read_text()
     found = json.loads(done.stdout)
     page = (tmp_path / "q" / "report.html").read_text()
     assert found["report"] == str(tmp_path / "q" / "report.html")
