@@ -104,7 +104,7 @@ def test_a_set_with_its_own_pattern_is_checked_with_it_alone(suite: Path, tiny_m
     edit(suite, "True or False? ", "True or False?")
     audit = audit_suite(load_suite(suite), "tiny-llama-untrained")
     assert [f for f in audit.findings if f.severity == "error"] == []
-    rendered = {s["set"]: list(s["rendered"]) for s in audit.sets if s["kind"] == "test"}
+    rendered = {facts.name: list(facts.rendered) for facts in audit.sets if facts.kind == "test"}
     assert rendered == {"home": ["question"], "away": ["own"], "far": ["question"]}
     done = oodles("run", suite.parent / "study.toml", "--out", suite.parent / "out", cwd=suite.parent)
     assert done.returncode == 0, done.stderr

@@ -15,6 +15,7 @@ from typing import Any
 
 from oodles.audit import checks
 from oodles.audit.checks import CODES, Finding
+from oodles.audit.facts import PromptFacts, SetFacts, ShownPrompt, TokenFacts
 from oodles.audit.pins import read_pins
 from oodles.contracts import DataSet, Draw, Evaluation, Example, ModelSpec, Pattern, Suite, role_of
 from oodles.errors import ConfigError, DataError, OodlesError, nearest
@@ -34,7 +35,7 @@ class Audit:
 
     suite: str
     findings: tuple[Finding, ...]
-    sets: tuple[dict[str, Any], ...]
+    sets: tuple[SetFacts, ...]
 
     def errors(self, allow: Sequence[str] = ()) -> tuple[Finding, ...]:
         """The errors that are not allowed; refuses codes that cannot be."""
@@ -55,7 +56,7 @@ class Audit:
             "suite": self.suite,
             "counts": self.counts(),
             "findings": [f.as_dict() for f in self.findings],
-            "sets": list(self.sets),
+            "sets": [facts.as_dict() for facts in self.sets],
         }
 
 
@@ -110,7 +111,7 @@ def stop_on_errors(audit: Audit, allow: Sequence[str]) -> None:
 
 def audit(view: View, say: Say) -> Audit:
     findings: list[Finding] = []
-    facts: dict[str, dict[str, Any]] = {}
+    facts: dict[str, SetFacts] = {}
     train: dict[str, tuple[Example, ...]] = {}
     tests: dict[str, tuple[Example, ...]] = {}
     pinned = read_pins(view.suite)
@@ -132,7 +133,7 @@ def audit(view: View, say: Say) -> Audit:
         if view.notes and kind == "test":
             used = pattern_for(view.suite, data, view.patterns[0])
             reached, found = checks.check_hypothesis_only(data, examples, shared_field(used, examples))
-            facts[f"{kind} {data.name}"]["hypothesis_only"] = reached
+            facts[f"{kind} {data.name}"] = replace(facts[f"{kind} {data.name}"], shallow=(reached,))
             findings += found
     findings += checks.check_sets(tests)
     for name, examples in train.items():
@@ -176,21 +177,29 @@ def _sets(view: View) -> list[tuple[checks.Kind, DataSet]]:
     return [*train, *(("test", data) for data in select_test_sets(view.suite, view.evaluation.test_sets))]
 
 
-def _facts(view: View, kind: str, data: DataSet, examples: Sequence[Example]) -> dict[str, Any]:
+def _facts(view: View, kind: str, data: DataSet, examples: Sequence[Example]) -> SetFacts:
     origin = load_origin(view.suite, data)
     gold = Counter(e.answer for e in examples)
-    return {
-        "set": data.name,
-        "kind": kind,
-        "n": len(examples),
-        "labels": dict(Counter(e.label for e in examples)),
-        "dropped": {label: origin.counts.get(label, 0) for label in data.drop},
-        "chance": round(max(gold.values()) / len(examples), 4),
-        "hash": set_hash(examples),
-        "origin": origin.origin,
-        "revision": origin.revision,
-        "rendered": {},
-    }
+    return SetFacts(
+        name=data.name,
+        kind=kind,
+        n=len(examples),
+        labels=Counter(e.label for e in examples),
+        dropped={label: origin.counts.get(label, 0) for label in data.drop},
+        chance=round(max(gold.values()) / len(examples), 4),
+        hash=set_hash(examples),
+        origin=origin.origin,
+        revision=origin.revision,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Whose tokenizer the prompts are seen by; nobody's if a suite is audited without a model."""
+
+    label: str = ""
+    tokenizer: Any = None
+    limit: int | None = None  # of the model's context
 
 
 def _audit_prompts(
@@ -198,27 +207,27 @@ def _audit_prompts(
     model: ModelSpec | None,
     train: Mapping[str, Sequence[Example]],
     tests: Mapping[str, Sequence[Example]],
-    facts: Mapping[str, dict[str, Any]],
+    facts: Mapping[str, SetFacts],
     say: Say,
 ) -> list[Finding]:
     """Every set rendered with every pattern, tokenised by one model's tokenizer."""
     findings: list[Finding] = []
-    tokenizer, limit = None, None
+    reader = _Reader()
     if model is not None:
         try:
-            tokenizer, limit = load_tokenizer(model), context_limit(load_config(model))
+            reader = _Reader(model.label, load_tokenizer(model), context_limit(load_config(model)))
+            findings.append(checks.check_padding(reader.tokenizer, view.patterns[0].chat, model.label))
         except OodlesError as error:
+            reader = _Reader(model.label)
             findings.append(Finding(code="tokenizer-missing", where=model.label, text=str(error)))
-    if tokenizer is not None and model is not None:
-        findings.append(checks.check_padding(tokenizer, view.patterns[0].chat, model.label))
     for name, examples in train.items():
         drawn = {e.id: e for draw in view.draws.get(name, ()) for e in draw.examples}
         shown = list(drawn.values()) or examples[:TRAIN_PROMPTS]
         for pattern in _patterns(view, view.suite.train_sets[name]):
-            findings += _audit_rendered(view, pattern, model, tokenizer, limit, "train", name, shown, facts, say)
+            findings += _audit_rendered(view, pattern, reader, shown, facts[f"train {name}"], say)
     for name, examples in tests.items():
         for pattern in _patterns(view, view.suite.test_sets[name]):
-            findings += _audit_rendered(view, pattern, model, tokenizer, limit, "test", name, examples, facts, say)
+            findings += _audit_rendered(view, pattern, reader, examples, facts[f"test {name}"], say)
     return findings
 
 
@@ -228,34 +237,25 @@ def _patterns(view: View, data: DataSet) -> list[Pattern]:
 
 
 def _audit_rendered(
-    view: View,
-    pattern: Pattern,
-    model: ModelSpec | None,
-    tokenizer: Any,
-    limit: int | None,
-    kind: checks.Kind,
-    name: str,
-    examples: Sequence[Example],
-    facts: Mapping[str, dict[str, Any]],
-    say: Say,
+    view: View, pattern: Pattern, reader: _Reader, examples: Sequence[Example], facts: SetFacts, say: Say
 ) -> list[Finding]:
-    held = facts[f"{kind} {name}"]["rendered"]
+    """One set with one pattern: what is wrong with its prompts; what is known of them goes to the set's facts."""
+    name, kind = facts.name, facts.kind
     inside = {role_of(name, train_set) == "in_domain" for train_set in view.train_sets}
     sizes = {view.evaluation.limit_in_domain if i else view.evaluation.limit for i in inside or {False}}
     at_most = None if None in sizes or kind == "train" else max(n for n in sizes if n is not None)
     place = f"{name} (train)" if kind == "train" else name
-    label = model.label if model is not None else ""
+    tokens: TokenFacts | None = None
     try:
         prompts = render(pattern, examples, name, at_most)
-        shown = [{"text": p.text, "answer": prompts.answers[p.gold]} for p in prompts.prompts[:2]]
-        entry: dict[str, Any] = {"n": len(prompts), "hash": prompts.hash, "shown": shown}
+        shown = tuple(ShownPrompt(text=p.text, answer=prompts.answers[p.gold]) for p in prompts.prompts[:2])
         found = list(checks.check_spaces(prompts, f"{place}, pattern {pattern.name}"))
-        if tokenizer is not None:
-            say(f"{place}: tokens of {label}")
-            more, seen = checks.check_prompts(tokenizer, prompts, limit, f"{place}, {label}")
-            entry |= more
+        if reader.tokenizer is not None:
+            say(f"{place}: tokens of {reader.label}")
+            tokens, seen = checks.check_prompts(reader.tokenizer, prompts, reader.limit, f"{place}, {reader.label}")
             found += seen
     except OodlesError as error:
         return [Finding(code="prompt-failed", where=f"{place}, pattern {pattern.name}", text=str(error))]
-    held.setdefault(pattern.name, {})[label] = entry
+    entry = PromptFacts(n=len(prompts), hash=prompts.hash, shown=shown, tokens=tokens)
+    facts.rendered.setdefault(pattern.name, {})[reader.label] = entry
     return found

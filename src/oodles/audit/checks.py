@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from oodles.audit import overlap, pins
+from oodles.audit.facts import ShownPrompt, TokenFacts
 from oodles.contracts import DataSet, Draw, Example, PromptSet
 from oodles.errors import OodlesError
 from oodles.model.tokens import encode, joined_tokens, most_tokens, start_tokens, wrap
@@ -330,33 +331,33 @@ def check_padding(tokenizer: Any, chat: bool, where: str) -> Finding:
 
 def check_prompts(
     tokenizer: Any, prompts: PromptSet, limit: int | None, where: str
-) -> tuple[dict[str, Any], list[Finding]]:
+) -> tuple[TokenFacts | None, list[Finding]]:
     """Tokenise a set as scoring will; its facts, and what is wrong with it."""
     findings = list(check_answers(tokenizer, prompts, where))
     if any(f.severity == "error" for f in findings):
-        return {}, findings
+        return None, findings
     whole = encode(tokenizer, dataclasses.replace(prompts, max_tokens=None))
     lengths = [int(n) for n in whole.lengths]
     first_two = [whole.tokens[a:b].tolist() for a, b in pairwise(whole.starts[: min(2, len(lengths)) + 1])]
-    facts: dict[str, Any] = {
-        "tokens": sum(lengths),
-        "mean_tokens": round(sum(lengths) / len(lengths), 1),
-        "max_tokens": max(lengths),
-        "shown": [
-            {
-                "text": p.text,
-                "answer": prompts.answers[p.gold],
-                "tokens": tokenizer.convert_ids_to_tokens(ids),
-                "answer_tokens": tokenizer.convert_ids_to_tokens(list(whole.targets[p.gold])),
-            }
+    facts = TokenFacts(
+        tokens=sum(lengths),
+        mean_tokens=round(sum(lengths) / len(lengths), 1),
+        max_tokens=max(lengths),
+        shown=tuple(
+            ShownPrompt(
+                text=p.text,
+                answer=prompts.answers[p.gold],
+                tokens=tuple(tokenizer.convert_ids_to_tokens(ids)),
+                answer_tokens=tuple(tokenizer.convert_ids_to_tokens(list(whole.targets[p.gold]))),
+            )
             for p, ids in zip(prompts.prompts[:2], first_two, strict=True)
-        ],
-    }
+        ),
+    )
     targets = whole.targets
     del whole
     at_most = most_tokens(prompts, limit, targets)
     if at_most is None or max(lengths) <= at_most:
-        return {**facts, "shortened": 0}, findings
+        return dataclasses.replace(facts, shortened=0), findings
     over = [p for p, size in zip(prompts.prompts, lengths, strict=True) if size > at_most]
     try:
         shortened = encode(tokenizer, dataclasses.replace(prompts, prompts=tuple(over)), limit).shortened
@@ -367,7 +368,7 @@ def check_prompts(
         return facts, [*findings, Finding(code="prompt-long", where=where, text=text, items=items)]
     text = f"{len(shortened)} of {len(prompts)} prompts have more than {at_most} tokens and are shortened"
     found = Finding(code="prompt-shortened", where=where, text=text, items=tuple(f"id {i}" for i in shortened))
-    return {**facts, "shortened": len(shortened)}, [*findings, found]
+    return dataclasses.replace(facts, shortened=len(shortened)), [*findings, found]
 
 
 def _many(count: int, one: str, more: str) -> str:

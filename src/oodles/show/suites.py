@@ -11,6 +11,7 @@ from rich.text import Text
 
 from oodles.audit.audit import Audit
 from oodles.audit.checks import LISTED, Finding
+from oodles.audit.facts import SetFacts, TokenFacts
 from oodles.contracts import Suite, describe_text
 
 STYLE = {"error": "bold red", "warning": "yellow", "note": ""}
@@ -60,7 +61,7 @@ def show_audit(audit: Audit, errors: Sequence[Finding], about: dict[str, Any], c
             _line(console, f"\n{severity}s")
             for finding in found:
                 _show_finding(finding, console, allowed=severity == "error" and finding not in errors)
-    if not any("tokens" in e for s in audit.sets for by_model in s["rendered"].values() for e in by_model.values()):
+    if not any(_token_facts(facts) for facts in audit.sets):
         _line(console, "\nno tokenizer: answers, lengths and tokens were not checked (--model says whose)")
     counts = audit.counts()
     told = ", ".join(f"{n} {severity}{'' if n == 1 else 's'}" for severity, n in counts.items())
@@ -71,27 +72,29 @@ def show_audit(audit: Audit, errors: Sequence[Finding], about: dict[str, Any], c
 def _set_rows(audit: Audit) -> list[list[str]]:
     rows = []
     for one in audit.sets:
-        entries = [entry for by_model in one["rendered"].values() for entry in by_model.values() if "tokens" in entry]
-        tokens = f"{entries[0]['mean_tokens']:.0f} mean, {entries[0]['max_tokens']} max" if entries else "-"
-        shallow = f"{one['hypothesis_only']:.3f}" if one.get("hypothesis_only") is not None else "-"
-        origin = "/".join(one["origin"].split("/")[-2:]) + (f" @{one['revision'][:8]}" if one["revision"] else "")
-        rows.append(
-            [one["set"], one["kind"], f"{one['n']:,}", f"{one['chance']:.3f}", shallow, tokens, one["hash"], origin]
-        )
+        entries = _token_facts(one)
+        tokens = f"{entries[0].mean_tokens:.0f} mean, {entries[0].max_tokens} max" if entries else "-"
+        shallow = next((f"{reached:.3f}" for reached in one.shallow if reached is not None), "-")
+        origin = "/".join(one.origin.split("/")[-2:]) + (f" @{one.revision[:8]}" if one.revision else "")
+        rows.append([one.name, one.kind, f"{one.n:,}", f"{one.chance:.3f}", shallow, tokens, one.hash, origin])
     return rows
 
 
-def _show_prompts(one: dict[str, Any], console: Console) -> None:
-    for pattern, by_model in one["rendered"].items():
+def _token_facts(facts: SetFacts) -> list[TokenFacts]:
+    return [entry.tokens for held in facts.rendered.values() for entry in held.values() if entry.tokens is not None]
+
+
+def _show_prompts(one: SetFacts, console: Console) -> None:
+    for pattern, by_model in one.rendered.items():
         for model, entry in by_model.items():
             head = ", ".join(filter(None, [f"pattern {pattern}", model]))
-            _line(console, f"\n{one['set']} ({head}): {entry['n']:,} prompts, hash {entry['hash']}")
-            for shown in entry["shown"]:
-                _line(console, f"  {_clip(shown['text'])!r} -> {shown['answer']!r}")
-                if "tokens" in shown:
-                    tokens = shown["tokens"]
+            _line(console, f"\n{one.name} ({head}): {entry.n:,} prompts, hash {entry.hash}")
+            for shown in entry.tokens.shown if entry.tokens else entry.shown:
+                _line(console, f"  {_clip(shown.text)!r} -> {shown.answer!r}")
+                if shown.tokens is not None:
+                    tokens = list(shown.tokens)
                     ends = tokens if len(tokens) <= 16 else [*tokens[:6], "...", *tokens[-9:]]
-                    _line(console, f"    {' '.join(ends)} -> {' '.join(shown['answer_tokens'])}")
+                    _line(console, f"    {' '.join(ends)} -> {' '.join(shown.answer_tokens or ())}")
 
 
 def _show_finding(finding: Finding, console: Console, *, allowed: bool) -> None:

@@ -1,0 +1,77 @@
+"""What an audit knows of each set: typed records; `as_dict` is what `audit.json` and `oodles check --json` hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownPrompt:
+    """A prompt as the model sees it; tokens only where a tokenizer was asked."""
+
+    text: str
+    answer: str
+    tokens: tuple[str, ...] | None = None
+    answer_tokens: tuple[str, ...] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"text": self.text, "answer": self.answer}
+        if self.tokens is not None:
+            told |= {"tokens": list(self.tokens), "answer_tokens": list(self.answer_tokens or ())}
+        return told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenFacts:
+    """A set's prompts as a tokenizer has them; `shortened` is None if a prompt cannot be shortened to fit."""
+
+    tokens: int
+    mean_tokens: float
+    max_tokens: int
+    shown: tuple[ShownPrompt, ...]
+    shortened: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptFacts:
+    """A set rendered with one pattern for one model."""
+
+    n: int
+    hash: str
+    shown: tuple[ShownPrompt, ...]
+    tokens: TokenFacts | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        shown = self.tokens.shown if self.tokens else self.shown
+        told: dict[str, Any] = {"n": self.n, "hash": self.hash, "shown": [prompt.as_dict() for prompt in shown]}
+        if self.tokens is not None:
+            sizes = ("tokens", "mean_tokens", "max_tokens")
+            told |= {name: getattr(self.tokens, name) for name in sizes}
+            told |= {} if self.tokens.shortened is None else {"shortened": self.tokens.shortened}
+        return told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetFacts:
+    """A train or test set: sizes, labels, where it comes from, and its prompts by pattern and model."""
+
+    name: str
+    kind: str
+    n: int
+    labels: Mapping[str, int]
+    dropped: Mapping[str, int]
+    chance: float
+    hash: str
+    origin: str
+    revision: str | None
+    rendered: dict[str, dict[str, PromptFacts]] = field(default_factory=dict)
+    shallow: tuple[float | None, ...] = ()  # accuracy of a hypothesis-only baseline, where it was asked for
+
+    def as_dict(self) -> dict[str, Any]:
+        rendered = {p: {m: facts.as_dict() for m, facts in held.items()} for p, held in self.rendered.items()}
+        told = {"set": self.name, "kind": self.kind, "n": self.n, "labels": dict(self.labels)}
+        told |= {"dropped": dict(self.dropped), "chance": self.chance, "hash": self.hash, "origin": self.origin}
+        told |= {"revision": self.revision, "rendered": rendered}
+        return told | ({"hypothesis_only": self.shallow[0]} if self.shallow else {})
