@@ -220,10 +220,12 @@ def check_overlap(
             drawn.setdefault(example.id, []).append(f"{draw.shots} shots, data seed {draw.data_seed}")
     by_id = {e.id: e for e in train}
     shots = [by_id[identity] for identity in drawn]
-    yield from _overlap_findings(train_set, "train", "in the train split", by_id, overlap.overlaps(train, tests))
-    for found in _overlap_findings(train_set, "shots", "among the drawn shots", by_id, overlap.overlaps(shots, tests)):
-        hit = dict.fromkeys(told for i, told_of in drawn.items() for told in told_of if f"train id {i}," in str(found))
-        yield dataclasses.replace(found, text=f"{found.text} ({'; '.join(list(hit)[:3])})")
+    in_split = _overlap_findings(train_set, "train", "in the train split", by_id, overlap.overlaps(train, tests))
+    yield from (finding for finding, _ in in_split)
+    among = _overlap_findings(train_set, "shots", "among the drawn shots", by_id, overlap.overlaps(shots, tests))
+    for finding, ids in among:
+        hit = dict.fromkeys(told for i, told_of in drawn.items() if i in ids for told in told_of)
+        yield dataclasses.replace(finding, text=f"{finding.text} ({'; '.join(list(hit)[:3])})")
 
 
 def _overlap_findings(
@@ -232,20 +234,22 @@ def _overlap_findings(
     place: str,
     by_id: Mapping[str, Example],
     found: Sequence[overlap.Overlap],
-) -> Iterator[Finding]:
+) -> Iterator[tuple[Finding, set[str]]]:
+    """Findings, each with the ids of the train examples it is about."""
     for name in dict.fromkeys(o.test_set for o in found):
         for near in (False, True):
             pairs = sorted(
                 (o for o in found if o.test_set == name and (o.kind == "near") == near), key=lambda o: -o.similarity
             )
             if pairs:
-                yield Finding(
+                finding = Finding(
                     code=f"{prefix}-near-test" if near else f"{prefix}-in-test",
                     where=f"{train_set} (train), {name}",
                     text=f"{_many(len(pairs), f'example of {name} is', f'examples of {name} are')}"
                     f" {'nearly ' if near else ''}{place}{_conflicts(pairs)}",
                     items=tuple(_pair_line(o, by_id[o.train_id]) for o in pairs),
                 )
+                yield finding, {o.train_id for o in pairs}
 
 
 def _conflicts(pairs: Sequence[overlap.Overlap]) -> str:
