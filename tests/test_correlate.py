@@ -635,7 +635,7 @@ def test_in_domain_scores_that_hardly_differ_are_said_with_the_raw_correlation(o
     assert not any("in-domain set is small" in text for text in said(result))  # there is nothing to bias
     few = table.assign(value=values)[table["run"].isin(sorted(table["run"].unique())[:3])]
     (verdict,) = verdicts(partial_correlations(few))
-    assert " move apart with nothing to hold fixed, but" in verdict.sentence
+    assert " move apart with hardly anything to hold fixed, but" in verdict.sentence
 
 
 def test_in_domain_scores_that_differ_are_not_said_to_hardly_differ():

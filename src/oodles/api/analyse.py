@@ -26,6 +26,7 @@ from oodles.store.facts import describe_runs
 from oodles.store.folder import StudyFolder
 from oodles.store.table import DamageWarning, read_runs
 
+KEPT = ("by", "unit", "metric", "level", "in_domain", "within", "method", "interval", "correlation", "shared_start")
 ANEW = "analysed again from the results' table, without per-example records"
 
 
@@ -112,4 +113,6 @@ def _of_results(path: Path, test_sets: Sequence[str] | None, given: dict[str, An
         raise ConfigError("--test-set needs the folder of the study, or a long table; results have been computed")
     if not given:
         return analysis
-    return replace(analyse_table(analysis.long_table, None, **given), notes=(ANEW,))
+    stored = {name: analysis.result.settings[name] for name in KEPT if analysis.result.settings.get(name) is not None}
+    kept = {name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()}
+    return replace(analyse_table(analysis.long_table, None, **{**kept, **given}), notes=(ANEW,))

@@ -189,9 +189,15 @@ class StepEvaluator:
             return is_adapter_of(model, adapter)
         if step == 0:
             return True  # not trained yet
+        return self.scores_repeat(model, step)
+
+    def scores_repeat(self, model: Any, step: int) -> bool:
+        """Whether a model has the scores that are committed at a step, on the smallest of its sets."""
         held = self.held(step)
         if not held:
             return False  # nothing to compare with
+        if not self._plans:
+            self.prepare(model)
         prompts = min(held, key=characters)
         score = self._committed[self._key(step, prompts)]
         with own_precision(model):

@@ -10,6 +10,7 @@ evaluator.finish(len(batches))
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,15 +137,32 @@ class Evaluator(StepEvaluator):
         A run that was interrupted resumes with the first step it is called at: what was scored at that step or later
         belongs to a branch that is trained again, and is set aside.
         """
+        step = _whole(step, self._who)
+        if self._began and self.writes:
+            self._check_alone()
         if not self._began:
             self.writes = self.writes and _is_first_process()
             if step and self.writes and self.folder.spec.is_file():
                 supersede(self.folder, step)
             self.begin(step)
             self.recall()
+        if self.is_complete(step) and not self.scores_repeat(model, step):
+            raise StoreError(
+                f"{self.folder.path}: step {step} was scored with other weights; each step is scored once: count your"
+                " steps on, or use another run name"
+            )
         if not self.folder.adapter(step).is_dir():
             self.keep_adapter(model, step)
         return super().at(model, step, **for_log)
+
+    def _check_alone(self) -> None:
+        """Refuse to mix two trainings in one run."""
+        others = {score.key for score in read_scores(self.folder)} - self._committed.keys()
+        if others:
+            raise StoreError(
+                f"{self.folder.path}: step {min(others)[0]} was scored by another {self._who} meanwhile; give each"
+                " training a run name of its own"
+            )
 
     def begin(self, step: int) -> None:
         """Make the run's folder, or resume in it at a step."""
@@ -162,7 +180,7 @@ class Evaluator(StepEvaluator):
         if read_scores(self.folder):
             raise StoreError(
                 f"{self.folder.path}: an unfinished run of this name is there, but training begins at step 0; resume it"
-                " (resume_from_checkpoint=True), choose another run name or remove it"
+                " from a later step (a Trainer: resume_from_checkpoint=True), choose another run name or remove it"
             )
         with self._study.locked():
             claim_folder(self._study, CALLBACKS, self._suite.name, suite_file=self._suite.file)
@@ -183,6 +201,8 @@ class Evaluator(StepEvaluator):
 
     def finish(self, last_step: int, **more: Any) -> None:
         """The run is done: its last step is committed."""
+        if self.writes and not read_scores(self.folder):
+            raise StoreError(f"{self.folder.path}: nothing was scored; call at(model, step) before finish()")
         if self.writes:
             finish_run(self.folder, last_step, **more)
 
@@ -190,6 +210,17 @@ class Evaluator(StepEvaluator):
 def _as_toml(options: Mapping[str, Any]) -> dict[str, Any]:
     """Keyword arguments as the study file would spell them, so that one loader checks both."""
     return {k: list(v) if isinstance(v, tuple) else v for k, v in options.items() if v is not None}
+
+
+def _whole(step: Any, who: str) -> int:
+    """A step as a plain number; numpy's and torch's whole numbers will do."""
+    try:
+        number = -1 if isinstance(step, bool) else operator.index(step)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise ConfigError(f"{who}: step is {step!r}, expected a whole number, 0 or more")
+    return number
 
 
 def _is_first_process() -> bool:

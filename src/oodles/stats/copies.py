@@ -8,7 +8,7 @@ Try it::
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from oodles.stats.splines import Array
 ROUNDING = 9  # decimals to which scores must agree to be one and the same
 MOST_DECIMALS = 6  # scores with more are taken as not rounded
 CERTAIN = 3.0  # powers of ten by which chance must fall short of making two equal runs
+MANY_STEPS = 6  # of which a set's early and late scores count apart
 FINEST = 1e-6  # chance that two scores agree where nothing rounds them
 
 
@@ -29,9 +30,10 @@ def copied_runs(rows: pd.DataFrame) -> dict[str, str]:
 
     A copy agrees with the other run from its first step to its last on all test sets, after rounding; the other may go
     on. Of equal runs the first by name is the original. Coarse scores agree by chance, so a run is a copy only where
-    such a coincidence is expected less than once in a thousand tables, were scores independent: each different value
-    of a set counts once, with the chance that two runs share it; the first of several points, which runs may share,
-    does not count. Runs that collapsed to one answer right away cannot be told from copies, and count once as well.
+    such a coincidence is expected less than once in a thousand tables. Scores of a set at neighbouring steps are not
+    independent, so a set counts once, or twice if there are many steps: at the point at which other runs agree least,
+    with the share of pairs of runs that do (at least the chance that follows from its resolution and spread). The first
+    of several points, which runs may share, does not count.
 
     Parameters
     ----------
@@ -50,18 +52,11 @@ def copied_runs(rows: pd.DataFrame) -> dict[str, str]:
     if rows["run"].nunique() < 2:
         return {}
     paths = _Paths.of(rows)
+    equal = paths.equal_runs()
+    agreed = paths.agreement([run for run in range(len(paths.names)) if run not in equal])
     needed = CERTAIN + np.log10(len(paths.names) * (len(paths.names) - 1) / 2)
-    known: dict[bytes, int] = {}
-    found = {}
-    for run in np.argsort(-np.diff(paths.bounds), kind="stable"):  # the longest first, then by name
-        digests = list(paths.digests(run))
-        original = known.get(digests[-1])
-        if original is not None and paths.evidence(run) >= needed:
-            found[paths.names[run]] = paths.names[original]
-            continue
-        for digest in digests if len(digests) == 1 else digests[1:]:  # one point in common is a shared start
-            known.setdefault(digest, run)
-    return dict(sorted(found.items()))
+    sure = {run: original for run, original in equal.items() if paths.evidence(run, agreed) >= needed}
+    return dict(sorted((paths.names[run], paths.names[original]) for run, original in sure.items()))
 
 
 def copies_caveat(copies: Mapping[str, str]) -> str:
@@ -110,7 +105,7 @@ class _Paths:
     def of(cls, rows: pd.DataFrame) -> _Paths:
         runs, names = pd.factorize(rows["run"])
         sets, _ = pd.factorize(rows["test_set"])
-        steps, values = rows["step"].to_numpy(float), rows["value"].to_numpy(float).round(ROUNDING) + 0.0
+        steps, values = rows["step"].to_numpy(float), rows["value"].to_numpy(float).round(MOST_DECIMALS) + 0.0
         begins = (np.diff(runs, prepend=-1) != 0) | (np.diff(steps, prepend=np.nan) != 0)
         starts = np.flatnonzero(begins)
         return cls(
@@ -131,12 +126,49 @@ class _Paths:
             told.update(self.steps[cells][:1].tobytes() + self.sets[cells].tobytes() + self.values[cells].tobytes())
             yield told.copy().digest()
 
-    def evidence(self, run: int) -> float:
+    def equal_runs(self) -> dict[int, int]:
+        """Runs that agree with another from their first point to their last, and that other."""
+        known: dict[bytes, int] = {}
+        found = {}
+        for run in map(int, np.argsort(-np.diff(self.bounds), kind="stable")):  # the longest first, then by name
+            digests = list(self.digests(run))
+            if digests[-1] in known:
+                found[run] = known[digests[-1]]
+                continue
+            for digest in digests if len(digests) == 1 else digests[1:]:  # one point in common is a shared start
+                known.setdefault(digest, run)
+        return found
+
+    def agreement(self, runs: Sequence[int]) -> Mapping[tuple[float, int], float]:
+        """For each step and set the share of pairs of these runs that have the same score there."""
+        kept = [slice(self.points[self.bounds[run]], self.points[self.bounds[run + 1]]) for run in runs]
+        cells = np.concatenate([np.arange(one.start, one.stop) for one in kept])
+        steps = np.repeat(self.steps[self.points[:-1]], np.diff(self.points))
+        table = pd.DataFrame({"step": steps[cells], "set": self.sets[cells], "value": self.values[cells]})
+        counts = table.groupby(["step", "set", "value"]).size().to_numpy()
+        keys = table.drop_duplicates().sort_values(["step", "set", "value"])
+        same: dict[tuple[float, int], float] = {}
+        sizes: dict[tuple[float, int], int] = {}
+        for step, one, count in zip(keys["step"], keys["set"], counts, strict=True):
+            key = (float(step), int(one))
+            same[key] = same.get(key, 0.0) + count * (count - 1)
+            sizes[key] = sizes.get(key, 0) + int(count)
+        return {key: pairs / max(sizes[key] * (sizes[key] - 1), 1) for key, pairs in same.items()}
+
+    def evidence(self, run: int, agreed: Mapping[tuple[float, int], float]) -> float:
         """How unlikely it is that another run has the same scores, as a power of ten."""
-        several = self.bounds[run + 1] - self.bounds[run] > 1
-        cells = slice(self.points[self.bounds[run] + several], self.points[self.bounds[run + 1]])
-        seen = np.unique(np.column_stack([self.sets[cells], self.values[cells]]), axis=0)
-        return float(self.digits[seen[:, 0].astype(int)].sum())
+        first, last = self.bounds[run], self.bounds[run + 1]
+        points = np.arange(first + (last - first > 1), last)
+        parts = np.array_split(points, 2) if len(points) >= MANY_STEPS else [points]
+        found = 0.0
+        for part in parts:
+            least: dict[int, float] = {}
+            for point in part:
+                step = float(self.steps[self.points[point]])
+                for one in map(int, self.sets[self.points[point] : self.points[point + 1]]):
+                    least[one] = min(least.get(one, 1.0), agreed.get((step, one), 1.0))
+            found += sum(min(self.digits[one], -np.log10(max(share, FINEST))) for one, share in least.items())
+        return float(found)
 
 
 def _digits(sets: Ints, values: Array, sizes: Array) -> Array:

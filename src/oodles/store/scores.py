@@ -96,9 +96,9 @@ def parse_scores(path: Path, data: bytes) -> Scores:
     """The lines in the bytes of a scores file."""
     newest: dict[tuple[int, str], Score] = {}
     lost = []
-    texts = data.split(b"\n")
+    texts, sealed = data.split(b"\n"), CRC in data  # files of the first versions have no checksums
     for number, text in enumerate(texts, start=1):
-        score = parse_line(text) if text else None
+        score = parse_line(text) if text and (CRC in text or not sealed) else None
         if score is not None:
             newest[score.step, score.test_set] = score
         elif text and number == len(texts):
@@ -117,7 +117,7 @@ def parse_line(text: bytes) -> Score | None:
         line: dict[str, Any] = parse_json(text)
     except (ValueError, RecursionError):
         return None
-    if not _is_line(line):
+    if not _is_line(line) or (not mark and "crc" in line):
         return None
     get = line.get
     return Score(
@@ -145,9 +145,7 @@ def _is_line(line: Any) -> bool:
         0 <= line["step"] <= LARGEST
         and 0 <= line["n"] <= LARGEST
         and line.get("role") in ROLES
-        and all(
-            v is None or type(v) is float or (type(v) is int and abs(v) <= LARGEST) for v in line["metrics"].values()
-        )
+        and all(v is None or (type(v) in (float, int) and -LARGEST <= v <= LARGEST) for v in line["metrics"].values())
         and all(type(number) is int for number in further)
         and (line.get("limit") is None or type(line["limit"]) is int)
         and is_part(line["test_set"])
