@@ -80,3 +80,28 @@ def test_what_is_left_out_is_noted(toy_study: Path, tmp_path: Path) -> None:
     assert oo.analyse(out).notes == (
         "run tiny-llama-untrained_home_1_8 is not finished (started); its scores so far are analysed",
     )
+
+
+def test_results_keep_their_settings_when_they_are_analysed_again(tmp_path: Path) -> None:
+    done = oodles("analyse", "pythia", "--out", tmp_path / "r")
+    assert done.returncode == 0, done.stderr
+    first, again = oo.analyse(tmp_path / "r"), oo.analyse(tmp_path / "r", level=0.95)
+    assert set(first.result.table.n_units) == set(again.result.table.n_units) == {8}  # the unit is the size
+    assert again.verdicts == first.verdicts
+    pooled = oo.analyse(tmp_path / "r", within=["pooled"])
+    assert (set(pooled.result.table.within), set(pooled.result.table.n_units)) == ({"pooled"}, {8})
+
+
+def test_what_is_no_source_is_refused_in_one_line(tmp_path: Path) -> None:
+    table = long_table()
+    for source, message in (
+        (3, "expected a path, a finding's name or a DataFrame"),
+        ("bert-han", "did you mean 'bert-hans'"),
+        (tmp_path, "neither a study"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            oo.analyse(source)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="give records with a table only"):
+        oo.analyse("pythia", records=table)
+    plain = table.drop(columns="role")
+    assert len(oo.analyse(plain, in_domain="home", test_sets=["a", "b"]).result.table) == 2

@@ -83,3 +83,31 @@ def test_coarse_scores_that_agree_are_no_copies(steps):
         flagged += bool(found(table))
     assert agreeing > 5
     assert flagged == 0
+
+
+def test_coarse_and_saturated_scores_are_no_copies():
+    """Half the models near the ceiling, where a hundred examples give few different scores."""
+    for seed in range(5):
+        draw = np.random.default_rng(seed)
+        rows = [
+            (f"m{run:03d}", 0, name, value, 100)
+            for run in range(100)
+            for name, value in zip(
+                ("id", "a", "b", "c"),
+                draw.binomial(100, 0.98 if run % 2 else draw.uniform(0.2, 0.7), 4) / 100,
+                strict=True,
+            )
+        ]
+        assert copied_runs(pd.DataFrame(rows, columns=["run", "step", "test_set", "value", "n"])) == {}
+
+
+def test_runs_that_jump_from_chance_to_perfect_are_no_copies():
+    draw, rows = np.random.default_rng(1), []
+    for run in range(12):
+        jump = draw.integers(1, 6)
+        rows += [
+            (f"r{run:02d}", step, name, 0.5 if step < jump + i % 2 else 1.0, 1000)
+            for step in range(6)
+            for i, name in enumerate(("a", "b", "id"))
+        ]
+    assert copied_runs(pd.DataFrame(rows, columns=["run", "step", "test_set", "value", "n"])) == {}

@@ -62,8 +62,8 @@ def test_what_is_known_of_the_hundred_berts() -> None:
     (verdict,) = analysis.verdicts
     assert "with 100 models, one checkpoint each," in verdict.sentence
     assert "In-domain performance hardly differs here" in verdict.sentence
-    constant = oo.analyse("bert-hans", test_sets=["le_around_prepositional_phrase", "ce_conjunction", "ln_passive"])
-    assert constant.result.table.r.isna().any() or (constant.result.table.p_val.isna()).any()
+    constant = oo.analyse("bert-hans", test_sets=["ce_adverb", "ce_conjunction", "ln_passive"])
+    assert constant.result.table.r.isna().all()
 
 
 def test_what_is_known_of_pythia() -> None:
@@ -123,5 +123,6 @@ def test_the_numbers_of_the_readme() -> None:
     lexical = "lexical overlap, non-entailed"
     first = pair(analysis, lexical, "subsequence, non-entailed")
     second = pair(analysis, lexical, "constituent, non-entailed")
-    told = f"(r = {first.r:.2f}), but not a third ({second.r:.2f}, interval {second.low:.2f} to {second.high:.2f})"
+    told = f"(r = {first.r:.2f}); of a third this cannot be told ({second.r:.2f}, interval {second.low:.2f} to"
+    told += f" {second.high:.2f})"
     assert told.replace("0.", ".") in " ".join((PAGE.parent.parent / "README.md").read_text().split())

@@ -292,3 +292,12 @@ def test_a_message_lists_a_few_of_many() -> None:
     wide = pd.DataFrame([range(500)], columns=[f"column{i}" for i in range(500)])
     with pytest.raises(DataError, match="and 492 more"):
         check_table(wide)
+
+
+def test_a_text_that_is_not_utf8_is_one_line(tmp_path: Path) -> None:
+    """Parquet does not look at the bytes of its texts."""
+    names = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xff")])
+    columns = {"run": names, "step": [0], "test_set": ["a"], "value": [0.5]}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"t\.parquet: a text is not UTF-8"):
+        read_table(tmp_path / "t.parquet")

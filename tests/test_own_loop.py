@@ -133,6 +133,37 @@ def test_an_interrupted_loop_resumes_and_its_old_branch_is_set_aside(tmp_path: P
     assert again.folder.superseded.read_text().count("\n") == 6
 
 
+@pytest.mark.parametrize("step", [6.0, -3, True, "2", None])
+def test_a_step_that_is_no_whole_number_is_refused(step: Any, tmp_path: Path, toy_suite: Path) -> None:
+    ours = evaluator(toy_suite, tmp_path / "s")
+    with pytest.raises(ConfigError, match=r"Evaluator: step is .*, expected a whole number, 0 or more"):
+        ours.at(model_and_batches()[0], step)
+    assert not (tmp_path / "s").exists()
+    ours.at(model_and_batches()[0], torch.tensor(2))  # a whole number, if of another library
+    assert {score.step for score in read_scores(ours.folder)} == {2}
+
+
+def test_two_trainings_do_not_mix_in_one_run(tmp_path: Path, toy_suite: Path) -> None:
+    model, _ = model_and_batches()
+    ours = evaluator(toy_suite, tmp_path / "s")
+    ours.at(model, 0)
+    ours.at(model, 2)
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.mul_(1.5)
+    with pytest.raises(StoreError, match="step 2 was scored with other weights"):
+        ours.at(model, 2)
+    second = evaluator(toy_suite, tmp_path / "s")
+    second.at(model, 4)
+    with pytest.raises(StoreError, match="step 4 was scored by another Evaluator meanwhile"):
+        ours.at(model, 6)
+
+
+def test_nothing_scored_is_not_finished(tmp_path: Path, toy_suite: Path) -> None:
+    with pytest.raises(StoreError, match="nothing was scored"):
+        evaluator(toy_suite, tmp_path / "s").finish(4)
+
+
 def test_what_cannot_be_is_refused_in_one_line(tmp_path: Path, toy_suite: Path) -> None:
     with pytest.raises(ConfigError, match=r"Evaluator: in_domain is 'hom'.*'home'"):
         evaluator(toy_suite, tmp_path / "s", in_domain="hom")

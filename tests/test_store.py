@@ -326,3 +326,16 @@ def test_only_one_module_knows_the_names_in_a_study() -> None:
         if isinstance(node, ast.Constant) and node.value in own
     ]
     assert not strange
+
+
+def test_an_edited_line_is_noticed_however_it_is_spelt(tmp_path: Path) -> None:
+    """Compact JSON with the stale checksum, and a line whose checksum was taken off among others that have one."""
+    folder = folder_with_scores(tmp_path)
+    lines = folder.scores.read_text().splitlines()
+    edited = json.loads(lines[0])
+    edited["metrics"]["accuracy"] = 0.99
+    compact = json.dumps(edited, separators=(",", ":"))
+    edited.pop("crc")
+    for text in (compact, json.dumps(edited)):
+        folder.scores.write_text("\n".join([text, *lines[1:]]) + "\n")
+        assert len(read_scores(folder)) == len(lines) - 1

@@ -17,7 +17,7 @@ import pandas as pd
 
 from oodles.api.findings import Finding, findings
 from oodles.api.records import StoredRecords
-from oodles.errors import ConfigError
+from oodles.errors import ConfigError, nearest
 from oodles.stats.analysis import SUMMARY, Analysis, analyse_table, read_results
 from oodles.stats.longtable import pick_sets, read_table
 from oodles.stats.outcomes import Examples
@@ -26,7 +26,7 @@ from oodles.store.facts import describe_runs
 from oodles.store.folder import StudyFolder
 from oodles.store.table import DamageWarning, read_runs
 
-KEPT = ("by", "unit", "metric", "level", "in_domain", "within", "method", "interval", "correlation", "shared_start")
+KEPT = ("by", "unit", "metric", "level", "in_domain", "within", "method", "correlation", "shared_start")
 ANEW = "analysed again from the results' table, without per-example records"
 
 
@@ -59,9 +59,18 @@ def analyse(
         What `write_report`, and the command line, show.
     """
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items() if v is not None}
+    if isinstance(given.get("in_domain"), str):
+        given["in_domain"] = (given["in_domain"],)
+    if given.get("by") in ("none", ("none",)):
+        given["by"] = ()
+    test_sets = [test_sets] if isinstance(test_sets, str) else test_sets
+    if not isinstance(source, (str, Path, pd.DataFrame)):
+        raise ConfigError(f"analyse: got {type(source).__name__}, expected a path, a finding's name or a DataFrame")
     if isinstance(source, pd.DataFrame):
         return _of_table(source, records, test_sets, given)
     path = Path(source)
+    if records is not None and (str(source) in findings() or is_packed(path)):
+        raise ConfigError(f"{source}: brings its own records, or has none; give records with a table only")
     if str(source) in findings() and not path.exists():
         return _of_finding(findings()[str(source)], test_sets, given)
     if records is not None and path.is_dir():
@@ -73,6 +82,10 @@ def analyse(
         return _of_study(path, test_sets, given)
     if (path / SUMMARY).is_file():
         return _of_results(path, test_sets, given)
+    if path.is_dir():
+        raise ConfigError(f"{path}: neither a study (no study.json) nor results (no {SUMMARY}); give one of them")
+    if not path.suffix and not path.exists():
+        raise ConfigError(f"{path}: no such file, folder or finding; {nearest(str(source), findings())}")
     return _of_table(read_table(path), records, test_sets, given)
 
 
@@ -113,6 +126,17 @@ def _of_results(path: Path, test_sets: Sequence[str] | None, given: dict[str, An
         raise ConfigError("--test-set needs the folder of the study, or a long table; results have been computed")
     if not given:
         return analysis
-    stored = {name: analysis.result.settings[name] for name in KEPT if analysis.result.settings.get(name) is not None}
+    stored = _stored(analysis)
+    if "within" in given:
+        stored.pop("interval", None)  # each way of pooling has its own
+    return replace(analyse_table(analysis.long_table, None, **{**stored, **given}), notes=(ANEW,))
+
+
+def _stored(analysis: Analysis) -> dict[str, Any]:
+    """The options that results were computed with."""
+    settings = analysis.result.settings
+    stored = {name: settings[name] for name in KEPT if settings.get(name) is not None}
     kept = {name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()}
-    return replace(analyse_table(analysis.long_table, None, **{**kept, **given}), notes=(ANEW,))
+    intervals = settings.get("interval")
+    ways = set(intervals.values()) if isinstance(intervals, dict) else {intervals}
+    return kept | ({"interval": ways.pop()} if len(ways) == 1 and None not in ways else {})

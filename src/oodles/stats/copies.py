@@ -105,7 +105,7 @@ class _Paths:
     def of(cls, rows: pd.DataFrame) -> _Paths:
         runs, names = pd.factorize(rows["run"])
         sets, _ = pd.factorize(rows["test_set"])
-        steps, values = rows["step"].to_numpy(float), rows["value"].to_numpy(float).round(MOST_DECIMALS) + 0.0
+        steps, values = rows["step"].to_numpy(float), rows["value"].to_numpy(float).round(ROUNDING) + 0.0
         begins = (np.diff(runs, prepend=-1) != 0) | (np.diff(steps, prepend=np.nan) != 0)
         starts = np.flatnonzero(begins)
         return cls(

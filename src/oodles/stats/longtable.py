@@ -73,7 +73,10 @@ def read_table(path: Path) -> pd.DataFrame:
         table = _read_csv(path) if kind == ".csv" else read_frame(path)
     except (ValueError, OSError, csv.Error) as error:  # pandas' parse errors are ValueErrors
         raise DataError(f"{path}: cannot be read as {path.suffix[1:]}: {first_line(error)}") from error
-    table = _with_numbers(_with_columns(table, str(path)), str(path))
+    try:
+        table = _with_numbers(_with_columns(table, str(path)), str(path))
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: a text is not UTF-8; write the file again") from None
     table.attrs[SOURCE] = str(path)
     return table
 

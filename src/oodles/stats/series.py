@@ -225,7 +225,7 @@ def _scale(values: Array, metric: str) -> float:
     low, high = values.min(initial=0.0), values.max(initial=0.0)
     if low >= 0 and high <= 1:
         return 1.0
-    percent = metric in GUESSABLE and low >= 0 and high <= 100 and np.median(values) > 1
+    percent = metric in GUESSABLE and low >= 0 and 20 < high <= 100 and np.median(values) > 1
     return 100.0 if percent else float("nan")
 
 

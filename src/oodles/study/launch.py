@@ -86,7 +86,8 @@ def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
     study = grid.study
     ids = check_place(grid, root)
     to_do = sum(StudyFolder(root).run(job.spec.name).status != "done" for job in grid.jobs)
-    say(f"study {study.name}: {to_do} of {len(grid.jobs)} runs to do in {root}; loading torch")
+    done = len(grid.jobs) - to_do
+    say(f"study {study.name}: {len(grid.jobs)} runs, {done} of them finished before, in {root}; loading torch")
     require_training("oodles run")
     for spec in {job.spec.model: job.spec for job in grid.jobs}.values():
         model_path(spec.model)  # a model that is not there is an error now, not after the first run
