@@ -728,3 +728,21 @@ def test_rows_without_a_correlation_have_no_caveats_about_it():
     texts = [text for caveats in result.table.loc[empty, "caveats"] for text in caveats]
     assert not any("biased" in text or "both residuals move" in text for text in texts)
     assert any("biased" in text for caveats in result.table.loc[~empty, "caveats"] for text in caveats)
+
+
+def test_one_run_that_moves_more_than_all_others_is_not_tested() -> None:
+    """Thirty times the steps of the others: what would be tested is that run alone."""
+    tested = 0
+    for seed in range(20):
+        draw = np.random.default_rng(seed)
+        rows = []
+        for run in range(6):
+            walks = 0.6 + np.cumsum(draw.normal(0, 0.0333 if run == 0 else 0.001, (10, 3)), axis=0)
+            rows += [
+                (f"r{run}", step, name, walks[step, j], "in_domain" if j == 0 else "ood", 2000)
+                for j, name in enumerate(("id", "a", "b"))
+                for step in range(10)
+            ]
+        table = pd.DataFrame(rows, columns=["run", "step", "test_set", "value", "role", "n"])
+        tested += int(partial_correlations(table, within="run").table["p_val"].notna().sum())
+    assert tested <= 4

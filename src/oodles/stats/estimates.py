@@ -23,7 +23,7 @@ FEWEST = {"pooled": 1, "run": 2, "separate": 5}  # points a run needs to take pa
 LEAST_LEFT = 2.0  # residual degrees of freedom below which a correlation is +-1 by construction
 ROUNDED = 0.98  # R2 above which rounding may be all that is left
 MISSED = 1e-6  # share of the variance that a curve misses of an exact relation
-RESTS = 1e-3  # share of a set's residual sum of squares without which a correlation rests on the units left out
+RESTS = 0.05  # share of a set's residual sum of squares without which a correlation rests on the units left out
 CLIP = 1e-3  # distance from 0 and 1 for probit and logit where the number of examples is not known
 
 
