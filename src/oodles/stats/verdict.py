@@ -63,7 +63,8 @@ def _verdict(group: Mapping[str, str], found: pd.DataFrame, way: str) -> Verdict
     descriptive = n_units < DESCRIPTIVE
     known = pairs[np.isfinite(pairs["r"].to_numpy(float))]
     if not len(known):
-        sentence = "No answer: no pair of test sets has enough variation left once in-domain performance is held fixed."
+        left = "enough points, or enough variation left, once in-domain performance is held fixed"
+        sentence = f"No answer: no pair of test sets has {left}."
     elif descriptive:
         sentence = _described(known)
     else:
