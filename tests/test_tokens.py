@@ -93,7 +93,8 @@ def test_the_audit_counts_with_the_same_room() -> None:
     tight = replace(rendered, max_tokens=size)
     assert encode(TOKENIZER, tight).shortened == ("7",)
     facts, findings = check_prompts(TOKENIZER, tight, None, "t")
-    assert facts["shortened"] == 1
+    assert facts is not None
+    assert facts.shortened == 1
     assert "prompt-shortened" in [f.code for f in findings]
 
 
@@ -138,7 +139,8 @@ def test_answers_have_the_tokens_they_have_after_a_prompt() -> None:
         assert list(target) != other  # what it would have been
     assert legacy.convert_ids_to_tokens([t[0] for t in found.targets]) == ["▁Yes", "▁No"]
     facts, findings = check_prompts(legacy, rendered, None, "t")
-    assert facts["shown"][0]["answer_tokens"] == ["▁Yes"]
+    assert facts is not None
+    assert facts.shown[0].answer_tokens == ("▁Yes",)
     assert not [f for f in findings if f.severity == "error"]
 
 
