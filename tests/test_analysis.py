@@ -165,3 +165,11 @@ def test_berts_of_a_feather_stand_though_nothing_could_be_held_fixed():
     (verdict,) = found.verdicts
     assert "performance is held fixed" not in verdict.sentence
     assert "hardly differs here: raw and partial r differ by 0.07 in the median and by 0.15 at most" in verdict.sentence
+
+
+def test_results_without_a_column_that_is_shown_are_refused(tmp_path: Path) -> None:
+    write_results(analyse_table(simulated(runs=5)), tmp_path)
+    file = tmp_path / "changes.parquet"
+    pd.read_parquet(file).drop(columns="n").to_parquet(file)
+    with pytest.raises(DataError, match=r"changes\.parquet: no column 'n'"):
+        read_results(tmp_path)

@@ -51,7 +51,7 @@ NEEDED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # columns tha
     "residuals": (("run", "test_set", "within"), ("step", "value", "fitted", "residual", "low", "high")),
     "changes": (
         ("test_set", "role"),
-        ("first_step", "last_step", "first", "last", "change", "low", "high", "n_runs"),
+        ("first_step", "last_step", "first", "last", "change", "low", "high", "n", "n_runs"),
     ),
     "table": (("run", "test_set", "role", "metric"), ("step", "value")),
 }
