@@ -117,6 +117,7 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
 
 class _CallbackEvaluator(Evaluator):
     _who = "OODCallback"
+    _scheduled = True
 
 
 class OODCallback(EvaluationHook):
@@ -135,7 +136,7 @@ class OODCallback(EvaluationHook):
     tokenizer
         If the Trainer has no ``processing_class``.
     **options
-        Steps ("log", "linear" or a list; step 0 and the last are always added), and all options of `Evaluator`.
+        ``steps`` ("log", "linear" or a list; step 0 and the last are always added), and all options of `Evaluator`.
     """
 
     def __init__(

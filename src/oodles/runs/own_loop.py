@@ -80,6 +80,7 @@ class Evaluator(StepEvaluator):
     """
 
     _who = "Evaluator"  # as messages name it
+    _scheduled = False  # whether somebody else decides at which steps it is called
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class Evaluator(StepEvaluator):
             raise ConfigError(
                 f"{who}: in_domain is '{in_domain}', expected a whole test set; {nearest(in_domain, loaded.test_sets)}"
             )
-        if who == "Evaluator" and (steps := {"steps", "points"} & options.keys()):
+        if not self._scheduled and (steps := {"steps", "points"} & options.keys()):
             raise ConfigError(f"Evaluator: {min(steps)} is for a Trainer; in your own loop call at(model, step)")
         about = {name: options.pop(name) for name in ("model", "shots", "seed") if name in options}
         evaluation = build(Evaluation, _as_toml(options), who)
