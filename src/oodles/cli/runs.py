@@ -176,9 +176,11 @@ def _tell_costs(study: Study, root: Path, options: RunOptions, as_json: bool) ->
     require_training("oodles run --dry-run")
     from oodles.store.folder import StudyFolder
     from oodles.store.members import check_members
-    from oodles.study.budget import (
+    from oodles.study.budget import budget_of
+    from oodles.study.launch import check_place, members_of
+    from oodles.study.preview import preview
+    from oodles.study.quote import (
         basis_lines,
-        budget_of,
         describe_budget,
         gpu_lines,
         sum_lines,
@@ -186,8 +188,6 @@ def _tell_costs(study: Study, root: Path, options: RunOptions, as_json: bool) ->
         table_of_estimates,
         table_of_gpus,
     )
-    from oodles.study.launch import check_place, members_of
-    from oodles.study.preview import preview
     from oodles.study.worker import Policy
 
     check_place(grid, root)

@@ -9,32 +9,29 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from oodles.contracts import SHOTS, ModelSpec, PromptSet, RunSpec
 from oodles.errors import ModelError
 from oodles.model.load import load_tokenizer, outline_model, shipped_config
-from oodles.model.prefix_trees import ROW_TOKENS, Sequences, pack_rows
-from oodles.model.scoring import BATCH_TOKENS, BATCH_TOKENS_ELSEWHERE, sequences_of
-from oodles.model.tokens import context_limit, encode_once
-from oodles.runs.progress import duration
+from oodles.model.scoring import BATCH_TOKENS, BATCH_TOKENS_ELSEWHERE
+from oodles.model.tokens import context_limit
 from oodles.runs.schedule import passes, schedule_of, step_count
-from oodles.runs.train import Candidates, encode_shots
-from oodles.study.devices import ASSUMED, DEVICES, HALF, USABLE, Hours, Load, hours_on
+from oodles.runs.train import Candidates
+from oodles.study.devices import DEVICES, HALF, Hours, Load, hours_on
 from oodles.study.footprint import Footprint, device_name, draw_footprint, resident_bytes, scoring_bytes, training_bytes
 from oodles.study.grid import Grid
 from oodles.study.preview import Would
+from oodles.study.sizes import CHARACTERS_PER_TOKEN, Reader, Sizes
 from oodles.suite.patterns import render
 from oodles.suite.render import sampled_alike
 from oodles.suite.sources import stand_ins_of
 from oodles.suite.stand_ins import SPREAD
 
 UTILISATION = (0.3, 0.8)  # of the rate that matrix products alone reach
-CHARACTERS_PER_TOKEN = 4.3  # of English prompts, where the tokenizer is not here
 BY_CHARACTERS = (
     f"tokens are estimated, {CHARACTERS_PER_TOKEN} characters each (SmolLM2's tokenizer: 4.0 to 5.1 in the sets of nli"
     " and mini, so a set's tokens may be 8 % more or 16 % fewer; other tokenizers differ)"
@@ -392,258 +389,3 @@ def _memory(footprint: Footprint | None, work: Sequence[Work], process: int) -> 
         name: (held(process, max(round(part * here), scoring)), held(0, max(round(part * training), there)))
         for name, part in share.items()
     }
-
-
-# tokens
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetSize:
-    """A rendered set as a model reads it."""
-
-    prompts: int
-    answers: int
-    tokens: int
-    computed: int  # a shared beginning counts once
-    batch: tuple[int, int]  # rows of the largest batch, and their length
-
-
-Sizes = dict[tuple[str, str], SetSize]  # by name and hash of the rendered set
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Reader:
-    """Counts tokens with a model's tokenizer, or by characters if the model is not here; every set once."""
-
-    batch_tokens: int
-    tokenizer: Any = None
-    limit: int | None = None  # of tokens
-    footprint: Footprint | None = None
-    known: Sizes = field(default_factory=dict)
-
-    def size(self, key: tuple[str, str], prompts: PromptSet) -> SetSize:
-        if key not in self.known:
-            self.known[key] = self._measure(prompts)
-        return self.known[key]
-
-    def _measure(self, prompts: PromptSet) -> SetSize:
-        if self.tokenizer is None:  # characters share beginnings as tokens would
-            each, sequences = CHARACTERS_PER_TOKEN, _characters(prompts)
-            tokens = len(sequences.tokens)
-        else:
-            encoded = encode_once(self.tokenizer, prompts, self.limit)
-            each, sequences, tokens = 1.0, sequences_of(encoded), len(encoded.tokens)
-        packing = pack_rows(sequences, round(self.batch_tokens * each), row_tokens=round(ROW_TOKENS * each))
-        batches = [(len(batch), math.ceil(batch[0].length / each)) for batch in packing.batches]
-        return SetSize(
-            prompts=len(prompts),
-            answers=len(prompts.answers),
-            tokens=round(tokens / each),
-            computed=round(packing.tokens / each),
-            batch=max(batches, key=lambda batch: batch[0] * batch[1] ** 2),
-        )
-
-    def shots(self, prompts: PromptSet, spec: RunSpec) -> Candidates:
-        if self.tokenizer is not None:
-            return encode_shots(self.tokenizer, prompts, spec.recipe, self.limit)
-        lengths = [math.ceil(len(prompt.text) / CHARACTERS_PER_TOKEN) for prompt in prompts.prompts]
-        return Candidates(examples=[{"sequences": [([0] * n, [0])], "gold": 0} for n in lengths])
-
-
-def _characters(prompts: PromptSet) -> Sequences:
-    texts = [prompt.text for prompt in prompts.prompts]
-    codes = np.frombuffer("".join(texts).encode("utf-32-le"), dtype=np.int32)
-    return Sequences(tokens=codes, starts=np.cumsum([0, *map(len, texts)], dtype=np.int64), reads=1)
-
-
-# what is shown
-
-
-def describe_budget(budget: Budget, status: Mapping[str, str]) -> dict[str, Any]:
-    """All of it as plain data; what is not known is None."""
-    left = total(run.left for run in budget.runs)
-    names = ("model", "train_set", "pattern", "shots")
-    runs = [
-        {"run": r.run, "status": status[r.run], "would": r.would, "left": _plain(r.left)}
-        | dict(zip(names, r.group, strict=True))
-        | _plain(r.cost, r.memory)
-        | ({"memory_on_gpu": _plain_memory(r.on_gpu)} if r.on_gpu else {})
-        for r in budget.runs
-    ]
-    groups = [
-        {**dict(zip(names, r.group, strict=True)), "runs": len(r.costs), **_plain(r.each, r.memory)}
-        for r in rows(budget)
-    ]
-    return {
-        "estimates": ["arithmetic", "seconds_low", "seconds_high", "disk", "memory"],
-        "utilisation": list(UTILISATION),
-        "device": budget.device,
-        "rates": dict(budget.rates),
-        "gpus": [_plain_hours(hours) for hours in budget.gpus],
-        "gpu_utilisation": list(ASSUMED),
-        "reported_gpu_hours": budget.reported,
-        "notes": list(budget.notes),
-        "runs": runs,
-        "per_run": groups,
-        "total": _plain(total(run.cost for run in budget.runs)),
-        "left": _plain(left),
-    }
-
-
-def _plain_hours(found: Hours) -> dict[str, Any]:
-    times = {"gpu_hours": found.hours, "low": found.low, "high": found.high, "gpu_hours_fitting": found.fitting}
-    return {**asdict(found.device), **times, "too_large": dict(found.too_large)}
-
-
-def _plain(cost: Cost, memory: Memory | None = None) -> dict[str, Any]:
-    told = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(cost).items()}
-    return {**told, "memory": _plain_memory(memory)} if memory else told
-
-
-def _plain_memory(memory: Memory) -> dict[str, int]:
-    return {**asdict(memory), "total": memory.total}
-
-
-def table_of_counts(budget: Budget) -> tuple[list[str], list[list[str]]]:
-    """Columns and cells: what is counted, per run."""
-    columns = ["runs", "steps", "evaluations", "prompts", "prompt tokens", "computed", "training tokens"]
-    cells = []
-    for row in rows(budget):
-        names = ("steps", "evaluations", "prompts", "prompt_tokens", "computed_tokens", "training_tokens")
-        cells.append([f"{len(row.costs):,}", *(_range([getattr(c, name) for c in row.costs]) for name in names)])
-    return _with_groups(budget, columns, cells)
-
-
-def table_of_estimates(budget: Budget) -> tuple[list[str], list[list[str]]]:
-    """Columns and cells: what is estimated, per run."""
-    columns = ["arithmetic", "time", "memory", "disk"]
-    cells = [
-        [
-            in_units(row.each.arithmetic, "FLOP"),
-            time_range(row.each),
-            in_units(row.memory.total, "B") if row.memory else "-",
-            in_units(row.each.disk, "B"),
-        ]
-        for row in rows(budget)
-    ]
-    return _with_groups(budget, columns, cells)
-
-
-def table_of_gpus(budget: Budget) -> tuple[list[str], list[list[str]]]:
-    """Columns and cells: hours of each kind of GPU, and what does not fit; no rows where nothing can be said."""
-    columns = ["GPU", "memory", "rate", "GPU-hours", "range", "of runs that fit", "do not fit on one device"]
-    runs = Counter(run.group[0] for run in budget.runs)
-    cells = [
-        [
-            found.name,
-            f"{found.device.memory / 2**30:.0f} GiB",
-            f"{in_units(found.device.rate, 'FLOP')}/s",
-            _rounded(found.hours),
-            f"{_rounded(found.low)} to {_rounded(found.high)}",
-            _rounded(found.fitting),
-            ", ".join(model if n == runs[model] else f"{model} ({n} of {runs[model]} runs)" for model, n in misfits)
-            or "-",
-        ]
-        for found in budget.gpus
-        for misfits in [found.too_large.items()]
-    ]
-    return columns, cells
-
-
-def _rounded(hours: float) -> str:
-    """Two digits: it is an estimate.
-
-    >>> _rounded(1234.5), _rounded(0.0123), _rounded(0)
-    ('1,200', '0.012', '0')
-    """
-    return f"{float(f'{hours:.2g}'):,.{max(0, 1 - math.floor(math.log10(hours)))}f}" if hours > 0 else "0"
-
-
-def gpu_lines(budget: Budget) -> list[str]:
-    """What the hours of GPUs rest on, and how they compare with what the study is said to have taken."""
-    if not budget.gpus:
-        return []
-    low, assumed, high = (round(100 * share) for share in ASSUMED)
-    lines = [
-        f"GPU-hours, an estimate: the arithmetic of all runs at {assumed} % (range: {high} to {low} %) of the rate the"
-        " maker publishes for dense matrix products in half precision; loading and writing are not counted, and small"
-        " models come to less",
-        f"fits: weights, adapter, optimiser and the largest batch take at most {USABLE:.0%} of the memory; the hours of"
-        " a run that does not fit are counted as if it did; a smaller train.batch_size with train.accumulate, or"
-        " train.gradient_checkpointing, takes less memory",
-    ]
-    if budget.reported:
-        shares = ", ".join(f"{found.hours / budget.reported:.1%} on {found.name}" for found in budget.gpus)
-        lines.append(
-            f"the study is said to have taken about {budget.reported:,.0f} GPU-hours; this estimate of its grid is"
-            f" {shares}: arithmetic alone, with this file's recipe and evaluation points, which are not the study's"
-        )
-    return lines
-
-
-def _with_groups(budget: Budget, columns: list[str], cells: list[list[str]]) -> tuple[list[str], list[list[str]]]:
-    """Which runs a row is about, put before its cells; the pattern only if there are several."""
-    groups = [row.group for row in rows(budget)]
-    shown = [0, 1, 3] if len({group[2] for group in groups}) == 1 else [0, 1, 2, 3]
-    names = [("model", "train set", "pattern", "shots")[k] for k in shown]
-    return names + columns, [[str(g[k]) for k in shown] + row for g, row in zip(groups, cells, strict=True)]
-
-
-def _range(numbers: Sequence[int]) -> str:
-    """What runs have, exactly.
-
-    >>> _range([20, 15, 15]), _range([1200, 1200])
-    ('15 to 20', '1,200')
-    """
-    low, high = min(numbers), max(numbers)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
-
-
-def sum_lines(budget: Budget) -> list[str]:
-    """The whole study in one line; and what is left of it, if some of it is there."""
-    lines = [f"whole study: {_sum([run.cost for run in budget.runs])}"]
-    left = [run.left for run in budget.runs if run.left.evaluations or run.left.taken_over or run.left.steps]
-    return lines + ([f"left to run: {_sum(left)}"] if left != [run.cost for run in budget.runs] else [])
-
-
-def _sum(runs: Sequence[Cost]) -> str:
-    cost = total(runs)
-    over = f" (and {cost.taken_over:,} of step 0 taken over from another run)" if cost.taken_over else ""
-    return (
-        f"{len(runs)} run{'s' * (len(runs) != 1)}, {cost.steps:,} steps, {cost.evaluations:,} evaluations{over},"
-        f" {cost.computed_tokens + cost.training_tokens:,} tokens; estimates:"
-        f" {in_units(cost.arithmetic, 'FLOP')}, {time_range(cost)}, {in_units(cost.disk, 'B')} on disk"
-    )
-
-
-def basis_lines(budget: Budget) -> list[str]:
-    """What the estimates rest on."""
-    low, high = (round(100 * share) for share in UTILISATION)
-    timed = "; ".join(f"{label} {in_units(rate, 'FLOP')}/s" for label, rate in budget.rates.items())
-    process = " and the process with its packages and data" if budget.device == "cpu" else ""
-    lines = [
-        f"time, an estimate: the arithmetic at {high} to {low} % of the rate at which matrix products of the model's"
-        f" shapes were timed just now on this {budget.device} ({timed}); loading and writing are not counted",
-        f"memory, an estimate of the peak: weights, adapter, optimiser, the largest batch{process}",
-    ]
-    return lines * bool(timed) + list(budget.notes)
-
-
-def time_range(cost: Cost) -> str:
-    if math.isnan(cost.arithmetic):
-        return "-"
-    return f"{duration(cost.seconds_low)} to {duration(cost.seconds_high)}"
-
-
-def in_units(value: float, unit: str) -> str:
-    """Three digits with the unit's prefix.
-
-    >>> in_units(1_234_567, "B"), in_units(12.3e12, "FLOP"), in_units(512, "B")
-    ('1.23 MB', '12.3 TFLOP', '512 B')
-    """
-    if math.isnan(value):
-        return "-"
-    power = min(6, max(0, math.floor(math.log10(value) / 3))) if value >= 1 else 0
-    short = value / 1000**power
-    digits = 0 if power == 0 or short >= 100 else 1 if short >= 10 else 2
-    return f"{short:.{digits}f} {('', 'k', 'M', 'G', 'T', 'P', 'E')[power]}{unit}"

@@ -77,9 +77,14 @@ def draw_footprint(outline: torch.nn.Module, spec: RunSpec) -> Footprint:
     parts = [m for m in model.modules() if isinstance(m, torch.nn.Linear | Conv1D) and m is not head]
     matrices = Counter(tuple(part.weight.shape) for part in parts)
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    stack = find_stack(model)
+    if stack:
+        stack.keep(FEW[1])
     with torch.device("meta"):
         adapted: Any = attach_lora(model, spec.lora, 0, spec.model)
     trained = [p for p in adapted.parameters() if p.requires_grad]
+    if stack:  # every layer that was left out would be adapted as the last one is
+        trained += (stack.depth - FEW[1]) * [p for p in stack.layers[-1].parameters() if p.requires_grad]
     return Footprint(
         model=adapted,
         weights=weights,
@@ -88,7 +93,7 @@ def draw_footprint(outline: torch.nn.Module, spec: RunSpec) -> Footprint:
         adapter=sum(p.numel() for p in trained),
         adapter_bytes=sum(p.numel() * p.element_size() for p in trained),
         adapter_tensors=len(trained),
-        stack=find_stack(adapted),
+        stack=stack,
         rate=time_products(matrices, dtype),
     )
 
@@ -149,7 +154,7 @@ def training_bytes(
     if stack is None:
         return step()
     few, more = (_with_layers(stack, count, step) for count in FEW)
-    return few + (len(stack.layers) - FEW[0]) * (more - few) // (FEW[1] - FEW[0])
+    return few + (stack.depth - FEW[0]) * (more - few) // (FEW[1] - FEW[0])
 
 
 def _with_layers(stack: Stack, count: int, measure: Callable[[], int]) -> int:
@@ -159,23 +164,36 @@ def _with_layers(stack: Stack, count: int, measure: Callable[[], int]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stack:
-    """A model's layers where they are all alike: who holds them, and under which name."""
+    """A model's layers where they are all alike: the module that holds them, under which name, and how many."""
 
     holder: torch.nn.Module
     name: str
-    layers: torch.nn.ModuleList
+    depth: int
     config: Any
+
+    @property
+    def layers(self) -> torch.nn.ModuleList:
+        """The layers that are left."""
+        layers: torch.nn.ModuleList = getattr(self.holder, self.name)
+        return layers
+
+    def keep(self, count: int) -> None:
+        """Leave the first layers only."""
+        self._set(torch.nn.ModuleList(list(self.layers)[:count]))
 
     @contextmanager
     def only(self, count: int) -> Iterator[None]:
         """The model with its first layers only."""
-        setattr(self.holder, self.name, torch.nn.ModuleList(list(self.layers)[:count]))
-        self.config.num_hidden_layers = count
+        layers = self.layers
+        self.keep(count)
         try:
             yield
         finally:
-            setattr(self.holder, self.name, self.layers)
-            self.config.num_hidden_layers = len(self.layers)
+            self._set(layers)
+
+    def _set(self, layers: torch.nn.ModuleList) -> None:
+        setattr(self.holder, self.name, layers)
+        self.config.num_hidden_layers = len(layers)
 
 
 def find_stack(model: Any) -> Stack | None:
@@ -185,7 +203,7 @@ def find_stack(model: Any) -> Stack | None:
         for name, part in holder.named_children():
             if isinstance(part, torch.nn.ModuleList) and len(part) == config.num_hidden_layers > FEW[1]:
                 alike = len({_parameters(layer) for layer in part}) == 1
-                return Stack(holder=holder, name=name, layers=part, config=config) if alike else None
+                return Stack(holder=holder, name=name, depth=len(part), config=config) if alike else None
     return None
 
 

@@ -50,7 +50,8 @@ def _texts(seed: str, mean: float, count: int) -> Iterator[str]:
     normal = np.random.default_rng(rng.getrandbits(64)).standard_normal(count)
     lengths = np.exp(SPREAD * normal)
     sizes = np.maximum(1, np.rint(lengths * (mean / lengths.mean()))).astype(int)
-    enough = 1 + int(sizes.sum()) // 2  # a word and a space are two characters or more
-    words = " ".join(rng.choices(WORDS.split(), k=enough))
     ends = np.cumsum(sizes)
+    words = ""
+    while len(words) < ends[-1]:  # a word and its space are almost five characters on average
+        words += " ".join([*rng.choices(WORDS.split(), k=1 + int(ends[-1]) // 4), ""])
     return (words[end - size : end] for end, size in zip(ends.tolist(), sizes.tolist(), strict=True))

@@ -1,0 +1,77 @@
+"""Test sets and shots counted in a model's tokens, or by characters where its tokenizer is not here."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from oodles.contracts import PromptSet, RunSpec
+from oodles.model.prefix_trees import ROW_TOKENS, Sequences, pack_rows
+from oodles.model.scoring import sequences_of
+from oodles.model.tokens import encode_once
+from oodles.runs.train import Candidates, encode_shots
+from oodles.study.footprint import Footprint
+
+CHARACTERS_PER_TOKEN = 4.3  # of English prompts, where the tokenizer is not here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetSize:
+    """A rendered set as a model reads it."""
+
+    prompts: int
+    answers: int
+    tokens: int
+    computed: int  # a shared beginning counts once
+    batch: tuple[int, int]  # rows of the largest batch, and their length
+
+
+Sizes = dict[tuple[str, str], SetSize]  # by name and hash of the rendered set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reader:
+    """Counts tokens with a model's tokenizer, or by characters if the model is not here; every set once."""
+
+    batch_tokens: int
+    tokenizer: Any = None
+    limit: int | None = None  # of tokens
+    footprint: Footprint | None = None
+    known: Sizes = field(default_factory=dict)
+
+    def size(self, key: tuple[str, str], prompts: PromptSet) -> SetSize:
+        if key not in self.known:
+            self.known[key] = self._measure(prompts)
+        return self.known[key]
+
+    def _measure(self, prompts: PromptSet) -> SetSize:
+        if self.tokenizer is None:  # characters share beginnings as tokens would
+            each, sequences = CHARACTERS_PER_TOKEN, _characters(prompts)
+            tokens = len(sequences.tokens)
+        else:
+            encoded = encode_once(self.tokenizer, prompts, self.limit)
+            each, sequences, tokens = 1.0, sequences_of(encoded), len(encoded.tokens)
+        packing = pack_rows(sequences, round(self.batch_tokens * each), row_tokens=round(ROW_TOKENS * each))
+        batches = [(len(batch), math.ceil(batch[0].length / each)) for batch in packing.batches]
+        return SetSize(
+            prompts=len(prompts),
+            answers=len(prompts.answers),
+            tokens=round(tokens / each),
+            computed=round(packing.tokens / each),
+            batch=max(batches, key=lambda batch: batch[0] * batch[1] ** 2),
+        )
+
+    def shots(self, prompts: PromptSet, spec: RunSpec) -> Candidates:
+        if self.tokenizer is not None:
+            return encode_shots(self.tokenizer, prompts, spec.recipe, self.limit)
+        lengths = [math.ceil(len(prompt.text) / CHARACTERS_PER_TOKEN) for prompt in prompts.prompts]
+        return Candidates(examples=[{"sequences": [([0] * n, [0])], "gold": 0} for n in lengths])
+
+
+def _characters(prompts: PromptSet) -> Sequences:
+    texts = [prompt.text for prompt in prompts.prompts]
+    codes = np.frombuffer("".join(texts).encode("utf-32-le"), dtype=np.int32)
+    return Sequences(tokens=codes, starts=np.cumsum([0, *map(len, texts)], dtype=np.int64), reads=1)
