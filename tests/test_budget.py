@@ -421,18 +421,22 @@ def test_hours_on_gpus_are_the_arithmetic_at_a_share_of_the_rate(toy_study: Path
 def test_a_few_layers_tell_the_memory_of_all(label: str, checkpointing: bool, toy_study: Path) -> None:
     """To the byte: the same step with every layer."""
     spec = replace(expand(load_study(toy_study)).jobs[0].spec, model=resolve_model(label))
-    outline = outline_model(spec.model, shipped_config(spec.model))
-    footprint = draw_footprint(outline, replace(spec, recipe=Recipe(precision="bf16")))
+    spec = replace(spec, recipe=Recipe(precision="bf16"))
+    footprint, whole = (
+        draw_footprint(outline_model(spec.model, shipped_config(spec.model)), spec, every_layer=every)
+        for every in (False, True)
+    )
     assert footprint.stack is not None
-    whole = replace(footprint, stack=None)
+    assert whole.stack is None
     few, every = (
         training_bytes(one, Candidates(examples=[]), (4, 24, 4), checkpointing=checkpointing)
         for one in (footprint, whole)
     )
     assert few == every
     assert scoring_bytes(footprint, 2, 40) == scoring_bytes(whole, 2, 40)
-    layers = footprint.model.config.num_hidden_layers
-    assert layers == len(footprint.stack.layers) == outline.config.num_hidden_layers
+    assert whole.model.config.num_hidden_layers == footprint.stack.depth
+    for name in ("weights", "linear", "head", "adapter", "adapter_bytes", "adapter_tensors"):
+        assert getattr(footprint, name) == getattr(whole, name)
 
 
 # without a network, without data

@@ -69,15 +69,18 @@ def device_name() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def draw_footprint(outline: torch.nn.Module, spec: RunSpec) -> Footprint:
-    """What a run will make of a model's outline: in its precision, adapted, and a little of it timed."""
+def draw_footprint(outline: torch.nn.Module, spec: RunSpec, *, every_layer: bool = False) -> Footprint:
+    """What a run will make of a model's outline: in its precision, adapted, and a little of it timed.
+
+    Layers that are all alike are cut to a few, which stand for the others, unless every layer is asked for.
+    """
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[spec.recipe.precision]
     model = outline.to(dtype)
     head: Any = causal_lm(model).get_output_embeddings()
     parts = [m for m in model.modules() if isinstance(m, torch.nn.Linear | Conv1D) and m is not head]
     matrices = Counter(tuple(part.weight.shape) for part in parts)
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
-    stack = find_stack(model)
+    stack = None if every_layer else find_stack(model)
     if stack:
         stack.keep(FEW[1])
     with torch.device("meta"):
