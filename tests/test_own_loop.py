@@ -101,8 +101,8 @@ store = torch.distributed.FileStore(sys.argv[1], 2)
 torch.distributed.init_process_group("gloo", store=store, rank=int(sys.argv[2]), world_size=2,
                                      timeout=timedelta(seconds=60))
 ours = evaluator(Path(sys.argv[3]), Path(sys.argv[1] + "-out"))
-ours.at(model_and_batches()[0], 0)
-print(ours.writes)
+values = ours.at(model_and_batches()[0], 0)
+print(ours.writes, values["home"]["accuracy"], values["far"]["auc"])
 torch.distributed.barrier()
 """
 
@@ -114,7 +114,9 @@ def test_of_two_processes_one_writes(tmp_path: Path, toy_suite: Path) -> None:
         subprocess.Popen([*command, str(rank), str(toy_suite), str(here)], stdout=subprocess.PIPE, text=True)
         for rank in range(2)
     ]
-    assert [job.communicate(timeout=240)[0].strip() for job in jobs] == ["True", "False"]
+    first, second = (job.communicate(timeout=240)[0].split() for job in jobs)
+    assert (first[0], second[0]) == ("True", "False")
+    assert first[1:] == second[1:]  # every process knows the scores
     (run,) = run_folders(Path(f"{tmp_path / 'store'}-out"))
     assert len(run.scores.read_text().splitlines()) == 3
 
@@ -157,6 +159,30 @@ def test_two_trainings_do_not_mix_in_one_run(tmp_path: Path, toy_suite: Path) ->
     second.at(model, 4)
     with pytest.raises(StoreError, match="step 4 was scored by another Evaluator meanwhile"):
         ours.at(model, 6)
+
+
+def test_steps_do_not_go_back(tmp_path: Path, toy_suite: Path) -> None:
+    model, _ = model_and_batches()
+    ours = evaluator(toy_suite, tmp_path / "s")
+    ours.at(model, 4)
+    with pytest.raises(ConfigError, match="Evaluator: step is 2, but step 4 was scored before"):
+        ours.at(model, 2)
+    with pytest.raises(ConfigError, match="Evaluator: last_step is 3, but step 4 was scored"):
+        ours.finish(3)
+    assert {score.step for score in read_scores(ours.folder)} == {4}
+    ours.finish(4)
+
+
+def test_mixed_precision_around_it_does_not_change_scores(tmp_path: Path, toy_suite: Path) -> None:
+    model, _ = model_and_batches()
+    plain = evaluator(toy_suite, tmp_path / "s").at(model, 0)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = evaluator(toy_suite, tmp_path / "s", run="mixed").at(model, 0)
+        assert model(input_ids=torch.tensor([[1, 2]])).logits.dtype is torch.bfloat16  # it is on again
+    assert mixed == plain
+    scores = oo.read_records(tmp_path / "s").set_index("run")
+    columns = [name for name in scores if name.startswith("score:")]
+    assert (scores.loc["mine", columns].to_numpy() == scores.loc["mixed", columns].to_numpy()).all()
 
 
 def test_nothing_scored_is_not_finished(tmp_path: Path, toy_suite: Path) -> None:

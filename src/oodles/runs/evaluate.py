@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from oodles.contracts import Evaluation, PromptSet, role_of
@@ -15,7 +15,7 @@ from oodles.model.shortcuts import signature
 from oodles.runs.adapters import is_adapter_of, save_adapter
 from oodles.runs.events import Event, Listener, ignore
 from oodles.runs.monitor import evaluation_line, memory_gigabytes
-from oodles.store.commit import commit, copy_score
+from oodles.store.commit import commit, copy_score, score_of
 from oodles.store.damage import check_adapter
 from oodles.store.folder import RunFolder, log_line
 from oodles.store.members import keep_members
@@ -157,8 +157,7 @@ class StepEvaluator:
         if self.writes:
             score = commit(self.folder, step, prompts, predictions, role, shortened=plan.shortened)
         else:
-            hashed, limit = self._hashes[prompts.name], prompts.limit
-            score = Score(step, prompts.name, role, len(prompts), limit, hashed, plan.shortened, None, metrics={})
+            score = score_of(step, prompts, predictions, role, shortened=plan.shortened)
         self.scored += 1
         self.tell(work=characters(prompts))
         return score
@@ -214,16 +213,18 @@ class StepEvaluator:
 
 @contextmanager
 def own_precision(model: Any) -> Iterator[None]:
-    """Without the mixed precision that accelerate wraps around a forward pass: scores are made in that of the weights.
+    """Without mixed precision, the caller's or that which accelerate wraps around a forward pass.
 
-    Only the outermost module is wrapped, so the ways of scoring would not agree otherwise.
+    Scores are made in the precision of the weights. Accelerate wraps the outermost module only, so the ways of scoring
+    would not agree otherwise.
     """
+    import torch
+
     plain, wrapped = vars(model).get("_original_forward"), vars(model).get("forward")
-    if plain is None:
+    with ExitStack() as outside:
+        for device in ("cpu", "cuda"):
+            outside.enter_context(torch.autocast(device, enabled=False))
+        if plain is not None:
+            model.forward = plain
+            outside.callback(setattr, model, "forward", wrapped)
         yield
-        return
-    model.forward = plain
-    try:
-        yield
-    finally:
-        model.forward = wrapped

@@ -112,6 +112,7 @@ class Evaluator(StepEvaluator):
         self._about = About(**about)
         self._study = StudyFolder(Path(out))
         self._began = False
+        self._last = 0  # the latest step that was scored
         rendered = render_sets(loaded, self._pattern, in_domain, evaluation)
         check_members(self._study, [r.members for r in rendered])
         super().__init__(
@@ -139,6 +140,11 @@ class Evaluator(StepEvaluator):
         belongs to a branch that is trained again, and is set aside.
         """
         step = _whole(step, self._who)
+        if step < self._last:
+            raise ConfigError(
+                f"{self._who}: step is {step}, but step {self._last} was scored before; steps count the training from"
+                " its beginning, over all epochs"
+            )
         if self._began and self.writes:
             self._check_alone()
         if not self._began:
@@ -154,7 +160,9 @@ class Evaluator(StepEvaluator):
             )
         if not self.folder.adapter(step).is_dir():
             self.keep_adapter(model, step)
-        return super().at(model, step, **for_log)
+        values = super().at(model, step, **for_log)
+        self._last = step
+        return values
 
     def _check_alone(self) -> None:
         """Refuse to mix two trainings in one run."""
@@ -202,6 +210,9 @@ class Evaluator(StepEvaluator):
 
     def finish(self, last_step: int, **more: Any) -> None:
         """The run is done: its last step is committed."""
+        last_step = _whole(last_step, self._who)
+        if last_step < self._last:
+            raise ConfigError(f"{self._who}: last_step is {last_step}, but step {self._last} was scored")
         if self.writes and not read_scores(self.folder):
             raise StoreError(f"{self.folder.path}: nothing was scored; call at(model, step) before finish()")
         if self.writes:

@@ -20,25 +20,30 @@ def commit(
     folder: RunFolder, step: int, prompts: PromptSet, predictions: Predictions, role: Role, *, shortened: int = 0
 ) -> Score:
     """Keep one step x test set: records first, then the one line that makes it count."""
-    file, hashed = folder.records(step, prompts.name), prompts.hash
+    file = folder.records(step, prompts.name)
     if any(score.step == step and score.test_set == prompts.name for score in read_scores(folder)):
-        file = file.with_name(f"{prompts.name}-{hashed}.parquet")  # the older records stay until this counts
+        file = file.with_name(f"{prompts.name}-{prompts.hash}.parquet")  # the older records stay until this counts
     checksum = write_records(file, predictions)
-    score = Score(
+    score = replace(
+        score_of(step, prompts, predictions, role, shortened=shortened), records=file.name, records_crc=checksum
+    )
+    append_score(folder.scores, score)
+    return score
+
+
+def score_of(step: int, prompts: PromptSet, predictions: Predictions, role: Role, *, shortened: int = 0) -> Score:
+    """One step x test set in figures, before anything is written."""
+    return Score(
         step=step,
         test_set=prompts.name,
         role=role,
         n=len(prompts),
         limit=prompts.limit,
-        prompts=hashed,
+        prompts=prompts.hash,
         shortened=shortened,
         ties=predictions.ties,
         metrics={k: None if np.isnan(v) else v for k, v in metrics(predictions).items()},
-        records=file.name,
-        records_crc=checksum,
     )
-    append_score(folder.scores, score)
-    return score
 
 
 def copy_score(donor: RunFolder, folder: RunFolder, score: Score, role: Role) -> Score:
