@@ -105,3 +105,18 @@ def test_what_is_no_source_is_refused_in_one_line(tmp_path: Path) -> None:
         oo.analyse("pythia", records=table)
     plain = table.drop(columns="role")
     assert len(oo.analyse(plain, in_domain="home", test_sets=["a", "b"]).result.table) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"level": "0.9"}, "level is '0.9', expected a number"),
+        ({"level": True}, "level is True, expected a number"),
+        ({"in_domain": 3}, "in_domain is 3, expected a name or a list of names"),
+        ({"test_sets": [3]}, r"test_sets is \[3\], expected a name or a list of names"),
+        ({"method": 1}, "method is 1, expected text"),
+    ],
+)
+def test_an_option_of_a_wrong_type_is_refused_by_its_name(options: dict[str, object], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        oo.analyse(long_table(), **options)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pandas as pd
 
 from oodles.api.findings import Finding, findings
 from oodles.api.records import StoredRecords
-from oodles.errors import ConfigError, nearest
+from oodles.errors import ConfigError, nearest, shown
 from oodles.stats.analysis import SUMMARY, Analysis, analyse_table, read_results
 from oodles.stats.longtable import pick_sets, read_table
 from oodles.stats.outcomes import Examples
@@ -27,6 +27,9 @@ from oodles.store.folder import StudyFolder
 from oodles.store.table import DamageWarning, read_runs
 
 KEPT = ("by", "unit", "metric", "level", "in_domain", "within", "method", "correlation", "shared_start")
+TEXTS = ("method", "interval", "correlation", "metric", "unit", "shared_start")
+NAMES = ("by", "within", "in_domain", "test_sets")  # a name, or several
+NUMBERS = ("level", "chance")
 ANEW = "analysed again from the results' table, without per-example records"
 
 
@@ -59,6 +62,7 @@ def analyse(
         What `write_report`, and the command line, show.
     """
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items() if v is not None}
+    _check_types({**given, "test_sets": test_sets})
     if isinstance(given.get("in_domain"), str):
         given["in_domain"] = (given["in_domain"],)
     if given.get("by") in ("none", ("none",)):
@@ -89,6 +93,20 @@ def analyse(
     return _of_table(read_table(path), records, test_sets, given)
 
 
+def _check_types(given: Mapping[str, Any]) -> None:
+    """Options of a wrong type are refused by name, not by what they break later."""
+    for name, value in given.items():
+        if value is None:
+            continue
+        if name in TEXTS and not isinstance(value, str):
+            raise ConfigError(f"analyse: {name} is {shown(repr(value))}, expected text")
+        if name in NUMBERS and (isinstance(value, bool) or not isinstance(value, (int, float))):
+            raise ConfigError(f"analyse: {name} is {shown(repr(value))}, expected a number")
+        names = [value] if isinstance(value, str) else value
+        if name in NAMES and not (isinstance(names, Sequence) and all(isinstance(n, str) for n in names)):
+            raise ConfigError(f"analyse: {name} is {shown(repr(value))}, expected a name or a list of names")
+
+
 def _of_table(
     table: pd.DataFrame,
     records: pd.DataFrame | Examples | None,
@@ -99,9 +117,18 @@ def _of_table(
 
 
 def _of_finding(finding: Finding, test_sets: Sequence[str] | None, given: dict[str, Any]) -> Analysis:
-    analysis = _of_table(finding.table(), None, test_sets or finding.test_sets, finding.given(given))
+    chosen, options = test_sets or finding.test_sets, finding.given(given)
+    if finding.packed:
+        with opened(finding.packed) as study:
+            analysis = _of_study(study, chosen or None, options)
+    else:
+        analysis = _of_table(finding.table(), None, chosen, options)
     return replace(
-        analysis, title=finding.title, question=finding.question, source=finding.provenance, notes=finding.remarks
+        analysis,
+        title=finding.title,
+        question=finding.question,
+        source=finding.provenance,
+        notes=(*finding.remarks, *analysis.notes),
     )
 
 

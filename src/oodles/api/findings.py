@@ -1,4 +1,7 @@
-"""Published results that ship with oodles: `oodles findings` lists them, `oodles analyse bert-hans` analyses one."""
+"""Results that ship with oodles: `oodles findings` lists them, `oodles analyse bert-hans` analyses one.
+
+Most are tables that others have published; a study of this project ships packed, with its per-example outcomes.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from typing import Any
 
 import pandas as pd
 
+from oodles.store.archive import SUFFIX, opened
+from oodles.store.table import read_runs
 from oodles.toml import build, check_schema, read_toml
 
 SCHEMA = 1
@@ -43,8 +48,17 @@ class Finding:
     remarks: tuple[str, ...] = ()
     options: _Options = field(default_factory=_Options)
 
+    @property
+    def packed(self) -> Path | None:
+        """The packed study, if it is one."""
+        path = _folder() / f"{self.name}{SUFFIX}"
+        return path if path.is_file() else None
+
     def table(self) -> pd.DataFrame:
         """The long table."""
+        if self.packed:
+            with opened(self.packed) as study:
+                return read_runs(study)
         table = pd.read_parquet(_folder() / f"{self.name}.parquet")
         return table[table["step"] >= self.first_step].reset_index(drop=True)
 
