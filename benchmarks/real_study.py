@@ -1,0 +1,135 @@
+"""The numbers of docs/smollm2-nli.md, from the packed scores of the project's own study.
+
+python -m benchmarks.real_study          writes them into docs/smollm2-nli.md, and the figure beside it
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import oodles as oo
+from benchmarks.findings import filled
+from oodles.api.findings import findings
+from oodles.show.figures import plot_correlations
+from oodles.stats.analysis import Analysis
+from oodles.store.archive import opened
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "smollm2-nli.md"
+NAME = "smollm2-nli"
+
+
+def pair_rows(accuracy: Analysis, auc: Analysis, within: str) -> str:
+    """Every pair by accuracy and by AUC, strongest first."""
+    chosen = {name: a.result.table[a.result.table["within"] == within] for name, a in (("acc", accuracy), ("auc", auc))}
+    rows = [
+        "| pair | r, accuracy | 95 % interval | p (Holm) | r, AUC | 95 % interval |",
+        "|---|---:|---|---:|---:|---|",
+    ]
+    merged = chosen["acc"].merge(chosen["auc"], on=["a", "b"], suffixes=("", "_auc"), how="left")
+    merged = merged.loc[merged["r"].abs().sort_values(ascending=False, kind="stable").index]
+    for row in merged.to_dict("records"):
+        cells = [f"{row['a']} ~ {row['b']}", _number(row["r"]), _span(row["low"], row["high"]), _p(row["p_holm"])]
+        cells += [_number(row["r_auc"]), _span(row["low_auc"], row["high_auc"])]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def _number(value: float) -> str:
+    return "-" if np.isnan(value) else f"{value:+.2f}"
+
+
+def _span(low: float, high: float) -> str:
+    return "-" if np.isnan(low) else f"{low:+.2f} to {high:+.2f}"
+
+
+def _p(value: float) -> str:
+    return "-" if np.isnan(value) else "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def levels(table: pd.DataFrame) -> str:
+    """Accuracy before training and at the end, AUC and the share of Yes at the end: mean over runs, and range."""
+    last = table.loc[table["step"] == table["step"].max()]
+    first = table.loc[table["step"] == 0]
+    rows = [
+        "| test set | examples | accuracy, step 0 | accuracy, last step | AUC, last step | share of Yes, last step |"
+    ]
+    rows += ["|---|---:|---:|---|---|---|"]
+    for name in dict.fromkeys(table["test_set"]):
+        begin = first[(first["test_set"] == name) & (first["metric"] == "accuracy")]["value"]
+        cells = [name, f"{table.loc[table['test_set'] == name, 'n'].iloc[0]:,.0f}", f"{begin.mean():.2f}"]
+        for metric in ("accuracy", "auc", "share:Yes"):
+            values = last[(last["test_set"] == name) & (last["metric"] == metric)]["value"]
+            cells.append(f"{values.mean():.2f} ({values.min():.2f} to {values.max():.2f})")
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def behaviour(analysis: Analysis, records: pd.DataFrame) -> str:
+    """What the simulations assume, measured: size and memory of residuals, and how stable examples are."""
+    residuals = analysis.robustness
+    residuals = residuals[residuals["within"] == "run"].sort_values(["test_set", "run", "step"])
+    rows = ["| test set | residual sd | lag-1 autocorrelation | correct at one point and at the next | phi |"]
+    rows += ["|---|---:|---:|---:|---:|"]
+    for name, part in residuals.groupby("test_set"):
+        before, after = _lagged(part)
+        memory = float((before * after).sum() / np.sqrt((before**2).sum() * (after**2).sum()))
+        same, phi = _stability(records[records["test_set"] == name])
+        rows.append(f"| {name} | {part['residual'].std():.3f} | {memory:+.2f} | {same:.2f} | {phi:.2f} |")
+    return "\n".join(rows)
+
+
+def _lagged(part: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Residuals and their successors, each run about its own mean."""
+    wide = part.pivot_table(index="run", columns="step", values="residual").to_numpy()
+    centred = wide - np.nanmean(wide, axis=1, keepdims=True)
+    before, after = centred[:, :-1].ravel(), centred[:, 1:].ravel()
+    both = ~(np.isnan(before) | np.isnan(after))
+    return before[both], after[both]
+
+
+def _stability(records: pd.DataFrame) -> tuple[float, float]:
+    """How often an example is answered alike at two points in a row after the first, and its phi coefficient."""
+    before, after = [], []
+    for _, run in records[records["step"] > 0].groupby("run"):
+        wide = run.pivot_table(index="example", columns="step", values="correct").to_numpy()
+        before.append(wide[:, :-1].ravel())
+        after.append(wide[:, 1:].ravel())
+    first, second = np.concatenate(before), np.concatenate(after)
+    return float((first == second).mean()), float(np.corrcoef(first, second)[0, 1])
+
+
+def blocks() -> dict[str, str]:
+    """Every generated block of the page by its name."""
+    finding = findings()[NAME]
+    assert finding.packed is not None
+    accuracy, auc = oo.analyse(NAME), oo.analyse(NAME, metric="auc")
+    with opened(finding.packed) as study:
+        table, records = oo.read_runs(study), oo.read_records(study)
+    records["correct"] = records["correct"].astype(float)
+    said = "".join(f"> {v.sentence}\n\n" for v in accuracy.verdicts)
+    by_auc = "".join(f"> By AUC: {v.sentence}\n\n" for v in auc.verdicts)
+    return {
+        "levels": levels(table),
+        "verdict": (said + by_auc).rstrip(),
+        "pooled": pair_rows(accuracy, auc, "pooled"),
+        "run": pair_rows(accuracy, auc, "run"),
+        "behaviour": behaviour(accuracy, records),
+    }
+
+
+def main() -> int:
+    made: dict[str, Any] = blocks()
+    PAGE.write_text(filled(PAGE.read_text(), made))
+    figure = plot_correlations(oo.analyse(NAME).result)
+    figure.savefig(PAGE.parent / f"{NAME}.png", dpi=130, metadata={"Software": None})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
