@@ -80,8 +80,8 @@ class Pattern:
     @property
     def identity(self) -> list[Any]:
         """What decides the prompts, as plain data. A function is known by its name and source code."""
-        known: list[Any] = [describe_text(self.text), list(self.answers), self.truncate]
-        return known + [{"max_tokens": self.max_tokens, "chat": self.chat}] * (self.chat or self.max_tokens is not None)
+        parts: list[Any] = [describe_text(self.text), list(self.answers), self.truncate]
+        return parts + [{"max_tokens": self.max_tokens, "chat": self.chat}] * (self.chat or self.max_tokens is not None)
 
 
 def describe_text(text: PatternText) -> str:
@@ -216,9 +216,9 @@ class PromptSet:
     @property
     def hash(self) -> str:
         """Identifies every text, its order, the answers and the gold labels."""
-        told: list[Any] = [list(self.answers), [[p.id, p.text, p.gold] for p in self.prompts]]
+        parts: list[Any] = [list(self.answers), [[p.id, p.text, p.gold] for p in self.prompts]]
         extra = {"max_tokens": self.max_tokens, "chat": self.chat}
-        return content_hash(told + [extra] * (self.chat or self.max_tokens is not None))
+        return content_hash(parts + [extra] * (self.chat or self.max_tokens is not None))
 
     def __len__(self) -> int:
         return len(self.prompts)
@@ -349,22 +349,22 @@ class PlannedRun:
 
 
 def _run_id(version: object, *, model: Mapping[str, Any], **decided: Any) -> str:
-    known = dict(model)
-    if str(known.get("revision")).startswith("folder:"):
-        del known["source"]  # a folder is known by its content, not by where it lies
-    return f"{version}-{content_hash({**decided, 'model': known})}"
+    identity = dict(model)
+    if str(identity.get("revision")).startswith("folder:"):
+        del identity["source"]  # a folder is known by its content, not by where it lies
+    return f"{version}-{content_hash({**decided, 'model': identity})}"
 
 
-def run_id_of(told: Mapping[str, Any]) -> str:
+def run_id_of(spec: Mapping[str, Any]) -> str:
     """The id that follows from what a run's spec tells, in the version that its own id has."""
     return _run_id(
-        str(told["run_id"]).partition("-")[0],
-        model=told["model"],
-        train=[told["train_set"], told["train_hash"], told["draw_hash"], told["shots"]],
-        pattern=Pattern(**told["pattern"]).identity,
-        lora=told["lora"],
-        recipe=told["recipe"],
-        seeds=[told["seed"], told["data_seed"]],
+        str(spec["run_id"]).partition("-")[0],
+        model=spec["model"],
+        train=[spec["train_set"], spec["train_hash"], spec["draw_hash"], spec["shots"]],
+        pattern=Pattern(**spec["pattern"]).identity,
+        lora=spec["lora"],
+        recipe=spec["recipe"],
+        seeds=[spec["seed"], spec["data_seed"]],
     )
 
 

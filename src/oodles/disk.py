@@ -63,8 +63,8 @@ def put_folder(path: Path) -> Iterator[Path]:
             aside.mkdir()
             yield aside
             _write_manifest(aside)
-            for one in (*aside.rglob("*"), aside):
-                sync(one)
+            for entry in (*aside.rglob("*"), aside):
+                sync(entry)
             if path.is_dir():
                 shutil.rmtree(path)
             aside.rename(path)
@@ -90,10 +90,10 @@ def _hash_file(file: Path) -> str:
 def damage_of(folder: Path) -> str:
     """How the files of a folder differ from its manifest; nothing if they do not."""
     try:
-        held = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["sha256"]
+        hashes = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["sha256"]
         names = _files_in(folder)
-        missing = sorted(held.keys() - names)
-        changed = [name for name in sorted(names & held.keys()) if _hash_file(folder / name) != held[name]]
+        missing = sorted(hashes.keys() - names)
+        changed = [name for name in sorted(names & hashes.keys()) if _hash_file(folder / name) != hashes[name]]
     except FileNotFoundError:
         return f"{MANIFEST} is missing"
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -129,8 +129,8 @@ def unsealed(value: Any, *, strictly: bool = False) -> dict[str, Any]:
     """The object without its checksum, if that fits it; a ValueError if not. Files of older versions have none."""
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
-    told = value.pop(CHECKSUM, None)
-    if told != content_hash(value) and (strictly or told is not None):
+    checksum = value.pop(CHECKSUM, None)
+    if checksum != content_hash(value) and (strictly or checksum is not None):
         raise ValueError(UNLIKE)
     return value
 
@@ -177,8 +177,8 @@ def cache_dir() -> Path:
     """Where models, data sets and tokens are kept."""
     if root := os.environ.get("OODLES_CACHE"):
         return Path(root)
-    if kept := os.environ.get("XDG_CACHE_HOME"):
-        return Path(kept) / "oodles"
+    if parent := os.environ.get("XDG_CACHE_HOME"):
+        return Path(parent) / "oodles"
     try:
         return Path.home() / ".cache" / "oodles"
     except RuntimeError:  # a user without a name, as in a container that was given a number only

@@ -64,9 +64,9 @@ class MissingExtraError(OodlesError):
         super().__init__(f"{what} needs packages that are not installed; run: pip install 'oodles[{extra}]'")
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, choices: Iterable[str]) -> str:
     """The tail of a message about an unknown name: the nearest known one, or a few of them."""
-    names = sorted(map(str, known))
+    names = sorted(map(str, choices))
     close = difflib.get_close_matches(word[:LONG], names[:COMPARED], n=1)
     return f"did you mean '{shown(close[0])}'?" if close else f"known: {some(names) or 'none'}"
 

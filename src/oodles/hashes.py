@@ -23,21 +23,21 @@ SETTLED = 2.0  # seconds: a file changed later than that may change again within
 def file_hash(path: Path, folder: Path) -> str:
     """The SHA-256 of a file; `folder` is where hashes are kept."""
     about = _about(path)
-    kept = folder / f"{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]}.json"
-    known = _read(kept)
-    if known.get("about") == about and isinstance(known.get("sha256"), str):
-        return str(known["sha256"])
+    entry = folder / f"{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]}.json"
+    cached = _read(entry)
+    if cached.get("about") == about and isinstance(cached.get("sha256"), str):
+        return str(cached["sha256"])
     with path.open("rb") as handle:
-        found = hashlib.file_digest(handle, "sha256").hexdigest()
+        digest = hashlib.file_digest(handle, "sha256").hexdigest()
     if _about(path) == about and time.time() - path.stat().st_ctime > SETTLED:
-        _keep(kept, {"file": str(path), "about": about, "sha256": found})
-    return found
+        _keep(entry, {"file": str(path), "about": about, "sha256": digest})
+    return digest
 
 
 def _about(path: Path) -> list[int]:
     """What changes when a file is written."""
-    found = path.stat()
-    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
 def _read(path: Path) -> dict[str, object]:

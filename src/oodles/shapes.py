@@ -77,7 +77,9 @@ def parse_json(data: bytes) -> Any:
 def misfit(value: Any, shape: Any, place: str = "") -> str:
     """Where a value does not have its shape, and what was expected; nothing if it fits."""
     if isinstance(shape, tuple):
-        return "" if any(not misfit(value, one, place) for one in shape) else _wrong(value, shape, place)
+        return (
+            "" if any(not misfit(value, alternative, place) for alternative in shape) else _wrong(value, shape, place)
+        )
     if isinstance(shape, list):
         if not isinstance(value, list):
             return _wrong(value, shape, place)
@@ -105,8 +107,8 @@ def _misfit_object(value: Any, shape: Mapping[Any, Any], place: str) -> str:
             if not key.endswith("?"):
                 return f"'{_below(place, name)}' is missing"
             continue
-        if found := misfit(value[name], expected, _below(place, name)):
-            return found
+        if problem := misfit(value[name], expected, _below(place, name)):
+            return problem
     return ""
 
 

@@ -29,8 +29,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def check_schema(raw: Mapping[str, Any], expected: int, where: str) -> None:
     if raw.get("schema") != expected:
-        found = raw.get("schema", "none")
-        raise ConfigError(f"{where}: schema is {found}, expected {expected}; write 'schema = {expected}' at the top")
+        stated = raw.get("schema", "none")
+        raise ConfigError(f"{where}: schema is {stated}, expected {expected}; write 'schema = {expected}' at the top")
 
 
 def build(cls: type[T], raw: Mapping[str, Any], where: str) -> T:
@@ -74,8 +74,8 @@ def _value(hint: Any, value: Any, where: str, key: str) -> Any:
         raise _wrong_type(hint, value, where, key)
     if origin is Literal:
         if value not in args:
-            known = ", ".join(str(a) for a in args)
-            raise ConfigError(f"{where}: {key} is {value!r}, expected one of {known}")
+            choices = ", ".join(str(a) for a in args)
+            raise ConfigError(f"{where}: {key} is {value!r}, expected one of {choices}")
         return value
     if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
         return build(typing.cast(type, hint), value, where)

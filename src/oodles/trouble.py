@@ -74,25 +74,25 @@ def disk_trouble(error: BaseException, path: Path, elsewhere: str = ELSEWHERE) -
 
     Libraries hide the number of the error, and torch says nothing of it at all: then the disk itself is asked.
     """
-    for one in _causes(error):
-        number = one.errno if isinstance(one, OSError) else _told_in(str(one))
+    for cause in _causes(error):
+        number = cause.errno if isinstance(cause, OSError) else _told_in(str(cause))
         if number in TROUBLE:
-            place = getattr(one, "filename", None)
+            place = getattr(cause, "filename", None)
             place = Path(os.fsdecode(place)) if isinstance(place, (str, bytes)) else path
             return _disk_error(place, number, os.strerror(number), elsewhere)
     number = _ask_disk(path)
     if number is not None:
         return _disk_error(path, number, os.strerror(number), elsewhere)
-    if any(word in str(one) for one in _causes(error) for word in TORN):
+    if any(word in str(cause) for cause in _causes(error) for word in TORN):
         return _disk_error(path, None, "not whole; often no space is left", elsewhere)
     return None
 
 
 def _told_in(text: str) -> int | None:
     """The number of a disk's error that a library has put into words."""
-    told = CODED.search(text)
-    if told:
-        return int(told[1])
+    match = CODED.search(text)
+    if match:
+        return int(match[1])
     return next((number for number in TROUBLE if os.strerror(number) in text), None)
 
 
@@ -101,11 +101,11 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
     todo: list[BaseException | None] = [error]
     while todo:
-        one = todo.pop(0)
-        if one is not None and id(one) not in seen:
-            seen.add(id(one))
-            yield one
-            todo += [one.__cause__, one.__context__]
+        cause = todo.pop(0)
+        if cause is not None and id(cause) not in seen:
+            seen.add(id(cause))
+            yield cause
+            todo += [cause.__cause__, cause.__context__]
 
 
 def _ask_disk(path: Path) -> int | None:

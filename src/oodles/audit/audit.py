@@ -41,15 +41,15 @@ class Audit:
         """The errors that are not allowed; refuses codes that cannot be."""
         for code in allow:
             if code not in CODES:
-                known = [name for name, about in CODES.items() if about.allowed and about.severity == "error"]
-                raise ConfigError(f"--allow {code}: no such code; {nearest(code, known)}")
+                codes = [name for name, about in CODES.items() if about.allowed and about.severity == "error"]
+                raise ConfigError(f"--allow {code}: no such code; {nearest(code, codes)}")
             if not CODES[code].allowed:
                 raise ConfigError(f"--allow {code}: cannot be allowed, because {CODES[code].meaning}")
         return tuple(f for f in self.findings if f.severity == "error" and f.code not in allow)
 
     def counts(self) -> dict[str, int]:
-        found = Counter(f.severity for f in self.findings)
-        return {severity: found[severity] for severity in ("error", "warning", "note")}
+        tally = Counter(f.severity for f in self.findings)
+        return {severity: tally[severity] for severity in ("error", "warning", "note")}
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -132,9 +132,9 @@ def audit(view: View, say: Say) -> Audit:
         findings += [Finding(code="caveat", where=data.name, text=c) for c in data.caveats if kind == "test"]
         if view.notes and kind == "test":
             used = pattern_for(view.suite, data, view.patterns[0])
-            reached, found = checks.check_hypothesis_only(data, examples, shared_field(used, examples))
+            reached, more = checks.check_hypothesis_only(data, examples, shared_field(used, examples))
             facts[f"{kind} {data.name}"] = replace(facts[f"{kind} {data.name}"], shallow=(reached,))
-            findings += found
+            findings += more
     findings += checks.check_sets(tests)
     for name, examples in train.items():
         say(f"overlap of {name} (train) with the test sets")
@@ -233,7 +233,7 @@ def _audit_prompts(
 
 def _patterns(view: View, data: DataSet) -> list[Pattern]:
     """The patterns a set is rendered with."""
-    return list({p.name: p for p in (pattern_for(view.suite, data, one) for one in view.patterns)}.values())
+    return list({p.name: p for p in (pattern_for(view.suite, data, pattern) for pattern in view.patterns)}.values())
 
 
 def _audit_rendered(
@@ -249,13 +249,13 @@ def _audit_rendered(
     try:
         prompts = render(pattern, examples, name, at_most)
         shown = tuple(ShownPrompt(text=p.text, answer=prompts.answers[p.gold]) for p in prompts.prompts[:2])
-        found = list(checks.check_spaces(prompts, f"{place}, pattern {pattern.name}"))
+        findings = list(checks.check_spaces(prompts, f"{place}, pattern {pattern.name}"))
         if reader.tokenizer is not None:
             say(f"{place}: tokens of {reader.label}")
             tokens, seen = checks.check_prompts(reader.tokenizer, prompts, reader.limit, f"{place}, {reader.label}")
-            found += seen
+            findings += seen
     except OodlesError as error:
         return [Finding(code="prompt-failed", where=f"{place}, pattern {pattern.name}", text=str(error))]
     entry = PromptFacts(n=len(prompts), hash=prompts.hash, shown=shown, tokens=tokens)
     facts.rendered.setdefault(pattern.name, {})[reader.label] = entry
-    return found
+    return findings

@@ -66,9 +66,9 @@ def partial_input_baseline(texts: Sequence[str], gold: Sequence[int], groups: Se
     features = _bag_of_words(texts)
     scores = []
     for fold in np.unique(folds):
-        held = folds == fold
-        chosen = _choose(features[~held], right[~held], features[held], len(answers))
-        scores.append(np.mean(chosen == right[held]))
+        held_out = folds == fold
+        chosen = _choose(features[~held_out], right[~held_out], features[held_out], len(answers))
+        scores.append(np.mean(chosen == right[held_out]))
     return float(np.mean(scores))
 
 
@@ -115,8 +115,8 @@ def overlap_baseline(rows: Sequence[Mapping[str, str]]) -> float:
 
 
 def _overlap(premise: str, hypothesis: str) -> float:
-    known, found = set(_words(premise)), _words(hypothesis)
-    return sum(word in known for word in found) / len(found) if found else 0.0
+    premise_words, hypothesis_words = set(_words(premise)), _words(hypothesis)
+    return sum(word in premise_words for word in hypothesis_words) / len(hypothesis_words) if hypothesis_words else 0.0
 
 
 def _words(text: str) -> list[str]:
@@ -126,9 +126,9 @@ def _words(text: str) -> list[str]:
 
 def _bag_of_words(texts: Sequence[str]) -> Matrix:
     """One column per word and a constant one."""
-    found = [sorted(set(_words(text))) for text in texts]
-    vocabulary = {word: i for i, word in enumerate(sorted(set().union(*found)))}
-    columns = [[*(vocabulary[word] for word in row), len(vocabulary)] for row in found]
+    bags = [sorted(set(_words(text))) for text in texts]
+    vocabulary = {word: i for i, word in enumerate(sorted(set().union(*bags)))}
+    columns = [[*(vocabulary[word] for word in row), len(vocabulary)] for row in bags]
     starts = np.cumsum([0, *map(len, columns)])
     indices = np.fromiter((column for row in columns for column in row), dtype=np.int64, count=int(starts[-1]))
     return csr_array((np.ones(len(indices)), indices, starts), shape=(len(texts), len(vocabulary) + 1))
@@ -141,11 +141,11 @@ def _folds(groups: Sequence[str], seed: int) -> Ints:
     return np.array([order[number[group]] % FOLDS for group in groups], dtype=np.int64)
 
 
-def _choose(features: Matrix, right: Ints, held: Matrix, answers: int) -> Ints:
+def _choose(features: Matrix, right: Ints, held_out: Matrix, answers: int) -> Ints:
     """The answer to each held-out row after learning from the others."""
     if answers == 2:
-        return np.asarray(held @ _fit(features, right == 1) > 0, dtype=np.int64)
-    scores = [np.asarray(held @ _fit(features, right == answer)) for answer in range(answers)]
+        return np.asarray(held_out @ _fit(features, right == 1) > 0, dtype=np.int64)
+    scores = [np.asarray(held_out @ _fit(features, right == answer)) for answer in range(answers)]
     return np.asarray(np.argmax(scores, axis=0), dtype=np.int64)
 
 

@@ -136,28 +136,28 @@ def _check_balance(data: DataSet, kind: Kind, examples: Sequence[Example]) -> It
 
 def check_pins(data: DataSet, examples: Sequence[Example], pinned: pins.Pins) -> Iterator[Finding]:
     """Rows against their hashes."""
-    found = pins.compare(examples, pinned)
-    rows = {n: examples[n - 1] for n in (*found.relabelled, *found.added)}
+    difference = pins.compare(examples, pinned)
+    rows = {n: examples[n - 1] for n in (*difference.relabelled, *difference.added)}
     shown = {n: f"row {n} (id {e.id}): {_short(e, 300)} -> {e.label}" for n, e in rows.items()}
-    if found.relabelled:
+    if difference.relabelled:
         yield Finding(
             code="label-differs",
             where=data.name,
-            text=f"{len(found.relabelled)} of {len(examples)} rows have the pinned text but another answer",
-            items=tuple(shown[n] for n in found.relabelled),
+            text=f"{len(difference.relabelled)} of {len(examples)} rows have the pinned text but another answer",
+            items=tuple(shown[n] for n in difference.relabelled),
         )
     if len(examples) != len(pinned):
         text = (
             f"{len(examples)} rows are kept, {len(pinned)} in the suite's copy; is a label kept that is to be dropped?"
         )
         yield Finding(code="kept-differs", where=data.name, text=text)
-    if found.added or found.missing:
+    if difference.added or difference.missing:
         yield Finding(
             code="rows-differ",
             where=data.name,
-            text=f"{_many(len(found.added), 'row is', 'rows are')} not in the suite's copy,"
-            f" {_many(found.missing, 'of its rows is', 'of its rows are')} missing",
-            items=tuple(shown[n] for n in found.added),
+            text=f"{_many(len(difference.added), 'row is', 'rows are')} not in the suite's copy,"
+            f" {_many(difference.missing, 'of its rows is', 'of its rows are')} missing",
+            items=tuple(shown[n] for n in difference.added),
         )
 
 
@@ -199,14 +199,14 @@ def check_texts(data: DataSet, kind: Kind, examples: Sequence[Example]) -> Itera
 
 def check_sets(tests: Mapping[str, Sequence[Example]]) -> Iterator[Finding]:
     """Test sets with the same examples: a correlation between them is partly, or only, one of a set with itself."""
-    for found in overlap.shared_rows(tests):
-        a, b = found.sets
-        if found.same:
-            text = f"the {found.count} examples of {a} are those of {b}, with the same answers"
+    for shared in overlap.shared_rows(tests):
+        a, b = shared.sets
+        if shared.same:
+            text = f"the {shared.count} examples of {a} are those of {b}, with the same answers"
             yield Finding(code="same-rows", where=f"{a}, {b}", text=text)
         else:
-            are = _many(found.count, "example is", "examples are")
-            text = f"{are} in both: {found.sizes[0]} different ones in {a}, {found.sizes[1]} in {b}"
+            are = _many(shared.count, "example is", "examples are")
+            text = f"{are} in both: {shared.sizes[0]} different ones in {a}, {shared.sizes[1]} in {b}"
             yield Finding(code="rows-shared", where=f"{a}, {b}", text=text)
 
 
@@ -224,7 +224,7 @@ def check_overlap(
     yield from (finding for finding, _ in in_split)
     among = _overlap_findings(train_set, "shots", "among the drawn shots", by_id, overlap.overlaps(shots, tests))
     for finding, ids in among:
-        hit = dict.fromkeys(told for i, told_of in drawn.items() if i in ids for told in told_of)
+        hit = dict.fromkeys(origin for i, origins in drawn.items() if i in ids for origin in origins)
         yield dataclasses.replace(finding, text=f"{finding.text} ({'; '.join(list(hit)[:3])})")
 
 
@@ -233,13 +233,13 @@ def _overlap_findings(
     prefix: str,
     place: str,
     by_id: Mapping[str, Example],
-    found: Sequence[overlap.Overlap],
+    overlaps: Sequence[overlap.Overlap],
 ) -> Iterator[tuple[Finding, set[str]]]:
     """Findings, each with the ids of the train examples it is about."""
-    for name in dict.fromkeys(o.test_set for o in found):
+    for name in dict.fromkeys(o.test_set for o in overlaps):
         for near in (False, True):
             pairs = sorted(
-                (o for o in found if o.test_set == name and (o.kind == "near") == near), key=lambda o: -o.similarity
+                (o for o in overlaps if o.test_set == name and (o.kind == "near") == near), key=lambda o: -o.similarity
             )
             if pairs:
                 finding = Finding(
@@ -312,8 +312,8 @@ def check_answers(tokenizer: Any, prompts: PromptSet, where: str) -> Iterator[Fi
     joined = [joined_tokens(tokenizer, answer, texts) for answer in prompts.answers]
     for answer, (ids, changed) in zip(prompts.answers, joined, strict=True):
         if changed is None and len(ids) != 1:
-            told = " ".join(map(repr, tokenizer.convert_ids_to_tokens(list(ids))))
-            text = f"answer {answer!r} has {len(ids)} tokens: {told}"
+            pieces = " ".join(map(repr, tokenizer.convert_ids_to_tokens(list(ids))))
+            text = f"answer {answer!r} has {len(ids)} tokens: {pieces}"
             yield Finding(code="answer-tokens", where=where, text=text)
     whole = [ids for ids, changed in joined if changed is None]
     if len(set(whole)) < len(whole):
@@ -371,12 +371,12 @@ def check_prompts(
         text = f"{len(over)} prompts have more than {at_most} tokens; {error}"
         return facts, [*findings, Finding(code="prompt-long", where=where, text=text, items=items)]
     text = f"{len(shortened)} of {len(prompts)} prompts have more than {at_most} tokens and are shortened"
-    found = Finding(code="prompt-shortened", where=where, text=text, items=tuple(f"id {i}" for i in shortened))
-    return dataclasses.replace(facts, shortened=len(shortened)), [*findings, found]
+    finding = Finding(code="prompt-shortened", where=where, text=text, items=tuple(f"id {i}" for i in shortened))
+    return dataclasses.replace(facts, shortened=len(shortened)), [*findings, finding]
 
 
-def _many(count: int, one: str, more: str) -> str:
-    return f"{count} {one if count == 1 else more}"
+def _many(count: int, singular: str, plural: str) -> str:
+    return f"{count} {singular if count == 1 else plural}"
 
 
 def _place(data: DataSet, kind: Kind) -> str:

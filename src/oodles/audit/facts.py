@@ -17,10 +17,10 @@ class ShownPrompt:
     answer_tokens: tuple[str, ...] | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"text": self.text, "answer": self.answer}
+        fields: dict[str, Any] = {"text": self.text, "answer": self.answer}
         if self.tokens is not None:
-            told |= {"tokens": list(self.tokens), "answer_tokens": list(self.answer_tokens or ())}
-        return told
+            fields |= {"tokens": list(self.tokens), "answer_tokens": list(self.answer_tokens or ())}
+        return fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +45,12 @@ class PromptFacts:
 
     def as_dict(self) -> dict[str, Any]:
         shown = self.tokens.shown if self.tokens else self.shown
-        told: dict[str, Any] = {"n": self.n, "hash": self.hash, "shown": [prompt.as_dict() for prompt in shown]}
+        fields: dict[str, Any] = {"n": self.n, "hash": self.hash, "shown": [prompt.as_dict() for prompt in shown]}
         if self.tokens is not None:
             sizes = ("tokens", "mean_tokens", "max_tokens")
-            told |= {name: getattr(self.tokens, name) for name in sizes}
-            told |= {} if self.tokens.shortened is None else {"shortened": self.tokens.shortened}
-        return told
+            fields |= {name: getattr(self.tokens, name) for name in sizes}
+            fields |= {} if self.tokens.shortened is None else {"shortened": self.tokens.shortened}
+        return fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +70,8 @@ class SetFacts:
     shallow: tuple[float | None, ...] = ()  # accuracy of a hypothesis-only baseline, where it was asked for
 
     def as_dict(self) -> dict[str, Any]:
-        rendered = {p: {m: facts.as_dict() for m, facts in held.items()} for p, held in self.rendered.items()}
-        told = {"set": self.name, "kind": self.kind, "n": self.n, "labels": dict(self.labels)}
-        told |= {"dropped": dict(self.dropped), "chance": self.chance, "hash": self.hash, "origin": self.origin}
-        told |= {"revision": self.revision, "rendered": rendered}
-        return told | ({"hypothesis_only": self.shallow[0]} if self.shallow else {})
+        rendered = {p: {m: facts.as_dict() for m, facts in by_model.items()} for p, by_model in self.rendered.items()}
+        fields = {"set": self.name, "kind": self.kind, "n": self.n, "labels": dict(self.labels)}
+        fields |= {"dropped": dict(self.dropped), "chance": self.chance, "hash": self.hash, "origin": self.origin}
+        fields |= {"revision": self.revision, "rendered": rendered}
+        return fields | ({"hypothesis_only": self.shallow[0]} if self.shallow else {})

@@ -87,8 +87,8 @@ def words(text: str, keep: str = "") -> list[str]:
     spaced = unicodedata.normalize("NFKC", text).translate(_word_characters(keep))
     if spaced.isascii():
         return spaced.split()
-    found = (_drop_leading_marks(word) for word in unicodedata.normalize("NFKC", spaced).split())
-    return [word for word in found if word]
+    stripped = (_drop_leading_marks(word) for word in unicodedata.normalize("NFKC", spaced).split())
+    return [word for word in stripped if word]
 
 
 def duplicates(examples: Sequence[Example]) -> tuple[Duplicate, ...]:
@@ -128,18 +128,18 @@ def shared_rows(tests: Mapping[str, Sequence[Example]]) -> tuple[SharedRows, ...
     >>> shared_rows({"here": one, "there": one})
     (SharedRows(sets=('here', 'there'), count=1, sizes=(1, 1), same=True),)
     """
-    held: dict[str, dict[Texts, set[int]]] = {}
+    answers_by_set: dict[str, dict[Texts, set[int]]] = {}
     for name, examples in tests.items():
-        own = held[name] = {}
+        own = answers_by_set[name] = {}
         for example in examples:
             own.setdefault(_comparable(_texts(example)), set()).add(example.answer)
-    found = []
-    for (a, first), (b, second) in combinations(held.items(), 2):
+    shared = []
+    for (a, first), (b, second) in combinations(answers_by_set.items(), 2):
         count = len(first.keys() & second.keys())
         if count:
             sizes = (len(first), len(second))
-            found.append(SharedRows(sets=(a, b), count=count, sizes=sizes, same=first == second))
-    return tuple(found)
+            shared.append(SharedRows(sets=(a, b), count=count, sizes=sizes, same=first == second))
+    return tuple(shared)
 
 
 def overlaps(
@@ -203,12 +203,12 @@ def overlaps(
         for key in chunk.keys() & nearest.number.keys():
             normalised.setdefault(key, chunk[key])
         nearest.see(chunk)
-    found = []
+    matches = []
     for (name, example), texts, key in zip(rows, raw, keys, strict=True):
         match = _best_match(exact.get(texts), normalised.get(key), nearest.get(key))
         if match is not None:
-            found.append(_overlap(name, example, train[match[0]], match))
-    return tuple(found)
+            matches.append(_overlap(name, example, train[match[0]], match))
+    return tuple(matches)
 
 
 # texts
@@ -222,11 +222,11 @@ class _WordCharacters(dict[int, int | str | None]):
 
     def __missing__(self, code: int) -> int | str | None:
         category = unicodedata.category(chr(code))
-        kept: int | str | None = code if category[0] in "LNM" else " "
+        replacement: int | str | None = code if category[0] in "LNM" else " "
         if category == "Cf" or 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF:
-            kept = None  # direction marks, joiners, variation selectors
-        self[code] = kept
-        return kept
+            replacement = None  # direction marks, joiners, variation selectors
+        self[code] = replacement
+        return replacement
 
 
 _word_characters = cache(_WordCharacters)  # one table for each `keep`, filled as characters are met
@@ -252,8 +252,8 @@ def _words(text: str, ngram: int) -> list[str]:
     """The words of a comparable text, filled up with empty ones to a single n-gram if they are too few."""
     if not text:
         return []
-    found = [text] if text.startswith(AS_IS) else text.split(" ")
-    return found + [""] * (ngram - len(found))
+    parts = [text] if text.startswith(AS_IS) else text.split(" ")
+    return parts + [""] * (ngram - len(parts))
 
 
 # the same texts
@@ -355,8 +355,8 @@ def _similarity(first: str, second: str, ngram: int) -> float:
 
 
 def _field_grams(text: str, ngram: int) -> set[Texts]:
-    found = _words(text, ngram)
-    return {tuple(found[k : k + ngram]) for k in range(len(found) - ngram + 1)}
+    parts = _words(text, ngram)
+    return {tuple(parts[k : k + ngram]) for k in range(len(parts) - ngram + 1)}
 
 
 class _Numbers(dict[str, int]):
@@ -398,8 +398,8 @@ class _Vocabulary:
 
     def grams(self, texts: Collection[Texts]) -> _Grams:
         owners, numbers = self._spell(texts)
-        known = numbers < len(self)
-        numbers[known] = self._rank[numbers[known]]
+        in_vocabulary = numbers < len(self)
+        numbers[in_vocabulary] = self._rank[numbers[in_vocabulary]]
         entries = np.unique(owners << 32 | numbers)
         sizes = np.bincount(entries >> 32, minlength=len(texts))
         entries = entries[(entries & LOW) < len(self)]
@@ -424,9 +424,9 @@ class _Vocabulary:
         numbers, lengths, owners = array("q"), array("q"), array("q")
         for i, fields in enumerate(texts):
             for text in fields:
-                found = _words(text, self._ngram)
-                numbers.extend(map(self._words.__getitem__, found))
-                lengths.append(len(found))
+                parts = _words(text, self._ngram)
+                numbers.extend(map(self._words.__getitem__, parts))
+                lengths.append(len(parts))
                 owners.append(i)
         return _as_array(numbers), _as_array(lengths), _as_array(owners)
 
@@ -481,8 +481,8 @@ def _verified(pairs: Ints, train: _Grams, index: _Index, near: float) -> tuple[I
     for part in _parts(counts):
         at = _ranges(train.starts[pairs[part] >> 32], counts[part])
         wanted = np.repeat((pairs[part] & LOW) << 32, counts[part]) | (train.entries[at] & LOW)
-        found = tests.entries[np.minimum(np.searchsorted(tests.entries, wanted), len(tests.entries) - 1)] == wanted
-        shared[part] = np.add.reduceat(found.astype(np.int64), np.cumsum(counts[part]) - counts[part])
+        present = tests.entries[np.minimum(np.searchsorted(tests.entries, wanted), len(tests.entries) - 1)] == wanted
+        shared[part] = np.add.reduceat(present.astype(np.int64), np.cumsum(counts[part]) - counts[part])
     similarity = shared / (train.sizes[pairs >> 32] + tests.sizes[pairs & LOW] - shared)
     return pairs[similarity >= near], similarity[similarity >= near]
 
@@ -494,12 +494,12 @@ def _as_array(values: array[int]) -> Ints:
     return np.frombuffer(values, dtype=np.int64) if values else np.zeros(0, dtype=np.int64)
 
 
-def _look_up(values: Ints, known: Ints) -> Ints:
+def _look_up(values: Ints, ordered: Ints) -> Ints:
     """Where each value is in a sorted array; values that are not in it are numbered from its length up."""
-    at = np.searchsorted(known, values)
-    new = at == len(known)
-    new[~new] = known[at[~new]] != values[~new]
-    at[new] = len(known) + np.unique(values[new], return_inverse=True)[1]
+    at = np.searchsorted(ordered, values)
+    new = at == len(ordered)
+    new[~new] = ordered[at[~new]] != values[~new]
+    at[new] = len(ordered) + np.unique(values[new], return_inverse=True)[1]
     return at
 
 

@@ -54,12 +54,12 @@ def _pin(example: Example) -> int:
 
 def compare(examples: Sequence[Example], pins: Pins) -> Difference:
     """Rows that are missing, added or labelled otherwise; order does not matter."""
-    found = pins_of(examples)
-    if len(found) == len(pins) and bool((found == pins).all()):
+    current = pins_of(examples)
+    if len(current) == len(pins) and bool((current == pins).all()):
         return Difference(missing=0, added=(), relabelled=())
     spare = Counter(map(int, pins))
     odd = []
-    for number, value in enumerate(map(int, found), start=1):
+    for number, value in enumerate(map(int, current), start=1):
         if spare[value]:
             spare[value] -= 1
         else:
@@ -83,8 +83,8 @@ def read_pins(suite: Suite) -> dict[str, Pins]:
         return {}
     path = Path(suite.folder) / suite.rows
     try:
-        with np.load(path, allow_pickle=False) as held:
-            return {name.removeprefix(PREFIX): held[name] for name in held.files}
+        with np.load(path, allow_pickle=False) as archive:
+            return {name.removeprefix(PREFIX): archive[name] for name in archive.files}
     except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(
@@ -94,7 +94,7 @@ def read_pins(suite: Suite) -> dict[str, Pins]:
 
 def pin_suite(suite: Suite, path: Path) -> None:
     """Write the hashes of all test rows of a suite."""
-    check_target(path, lambda held: begins_with(held, b"PK\x03\x04") and begins_with(held, PREFIX.encode()))
+    check_target(path, lambda file: begins_with(file, b"PK\x03\x04") and begins_with(file, PREFIX.encode()))
     write_pins({name: pins_of(load_examples(suite, data)) for name, data in suite.test_sets.items()}, path)
 
 

@@ -25,16 +25,16 @@ def findings(
     """
     from oodles.api.findings import findings as shipped
 
-    known = shipped()
-    if name is not None and name not in known:
-        raise ConfigError(f"oodles findings: '{name}' is not one of them; {nearest(name, known)}")
-    chosen = known if name is None else {name: known[name]}
+    published = shipped()
+    if name is not None and name not in published:
+        raise ConfigError(f"oodles findings: '{name}' is not one of them; {nearest(name, published)}")
+    chosen = published if name is None else {name: published[name]}
     if as_json:
-        print_json([asdict(one) for one in chosen.values()])
+        print_json([asdict(finding) for finding in chosen.values()])
     elif name is None:
-        print_table("", ["name", "question"], [[one.name, one.question] for one in chosen.values()])
+        print_table("", ["name", "question"], [[finding.name, finding.question] for finding in chosen.values()])
         tell("\nnext: oodles analyse bert-hans")
     else:
-        one = known[name]
-        lines = [one.title, "", one.question, one.rows, *one.remarks, "", one.provenance]
+        finding = published[name]
+        lines = [finding.title, "", finding.question, finding.rows, *finding.remarks, "", finding.provenance]
         tell("\n".join([*lines, "", f"next: oodles analyse {name}, oodles report {name}"]))

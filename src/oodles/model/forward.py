@@ -271,29 +271,29 @@ def tensors(
     """Model inputs of a batch, padded on the right, and where each item is read: (item, row, columns)."""
     import torch
 
-    laid = [lay_out(row, plan.sequences) for row in batch]
-    width = max(len(one.tokens) for one in laid)
+    layouts = [lay_out(row, plan.sequences) for row in batch]
+    width = max(len(layout.tokens) for layout in layouts)
     ids = np.zeros((len(batch), width), dtype=np.int64)
-    for r, one in enumerate(laid):
-        ids[r, : len(one.tokens)] = one.tokens
+    for r, layout in enumerate(layouts):
+        ids[r, : len(layout.tokens)] = layout.tokens
     places = [
         (index, r, columns)
-        for r, (row, one) in enumerate(zip(batch, laid, strict=True))
-        for index, columns in zip(row.items, one.columns, strict=True)
+        for r, (row, layout) in enumerate(zip(batch, layouts, strict=True))
+        for index, columns in zip(row.items, layout.columns, strict=True)
     ]
     parameter = next(model.parameters())
     inputs = {"input_ids": torch.from_numpy(ids).to(parameter.device)}
     if any(row.packed for row in batch):  # plain rows: padding comes last, causality hides it
         positions = np.zeros_like(ids)
-        for r, one in enumerate(laid):
-            positions[r, : len(one.tokens)] = one.positions
+        for r, layout in enumerate(layouts):
+            positions[r, : len(layout.tokens)] = layout.positions
         if without != "positions":
             inputs["position_ids"] = torch.from_numpy(positions).to(parameter.device)
-        inputs["attention_mask"] = _mask(laid, width, parameter, causal=without == "mask")
+        inputs["attention_mask"] = _mask(layouts, width, parameter, causal=without == "mask")
     return inputs, places
 
 
-def _mask(laid: Sequence[RowLayout], width: int, parameter: torch.Tensor, causal: bool) -> torch.Tensor:
+def _mask(layouts: Sequence[RowLayout], width: int, parameter: torch.Tensor, causal: bool) -> torch.Tensor:
     """Additive mask: a token sees the tokens before it whose subtree it is in; padding sees itself.
 
     If it is only `causal`, a token sees all tokens before it.
@@ -301,9 +301,9 @@ def _mask(laid: Sequence[RowLayout], width: int, parameter: torch.Tensor, causal
     import torch
 
     columns = np.arange(width)
-    ends = np.tile(columns + 1, (len(laid), 1))
-    for r, one in enumerate(laid):
-        ends[r, : len(one.ends)] = width if causal else one.ends
+    ends = np.tile(columns + 1, (len(layouts), 1))
+    for r, layout in enumerate(layouts):
+        ends[r, : len(layout.ends)] = width if causal else layout.ends
     seen = (columns[None, :] <= columns[:, None])[None] & (columns[None, :, None] < ends[:, None, :])
     lowest = torch.finfo(parameter.dtype).min
     mask = torch.zeros(seen.shape, dtype=parameter.dtype).masked_fill_(torch.from_numpy(~seen), lowest)

@@ -47,8 +47,8 @@ def resolve_model(name: str, folder: str | Path = "", source: ModelSpec | None =
             label = name if source else as_name(path.resolve().name)
             return ModelSpec(label=label, source=str(path.resolve()), revision=folder_fingerprint(path))
     if wanted.startswith((".", "/", "~")) or "/" not in wanted:
-        known = nearest(wanted, [*EMBEDDED, *PRESETS])
-        raise ModelError(f"model '{wanted}': no such folder, embedded model or preset; {known} or a hub id org/name")
+        hint = nearest(wanted, [*EMBEDDED, *PRESETS])
+        raise ModelError(f"model '{wanted}': no such folder, embedded model or preset; {hint} or a hub id org/name")
     hub_id, _, at = wanted.partition("@")
     preset = preset_of(hub_id)
     label = name if source else preset.label if preset else _own_label(hub_id)
@@ -82,8 +82,8 @@ def folder_fingerprint(path: Path) -> str:
             f"{path}: no .safetensors file; convert the weights with save_pretrained(safe_serialization=True)"
         )
     words = sorted({file for pattern in TOKENIZER_FILES for file in path.glob(pattern) if file.is_file()})
-    told = [[file.name, known_hash(file)] for file in (path / "config.json", *weights, *words)]
-    return f"folder:{content_hash(told)}"
+    hashes = [[file.name, known_hash(file)] for file in (path / "config.json", *weights, *words)]
+    return f"folder:{content_hash(hashes)}"
 
 
 def model_path(spec: ModelSpec) -> str:
@@ -102,10 +102,10 @@ def model_path(spec: ModelSpec) -> str:
 def _check_folder(spec: ModelSpec) -> None:
     if not (spec.revision or "").startswith("folder:"):
         return
-    found = folder_fingerprint(Path(spec.source))
-    if found != spec.revision:
+    fingerprint = folder_fingerprint(Path(spec.source))
+    if fingerprint != spec.revision:
         raise ModelError(
-            f"{spec.source}: holds other weights, config or tokenizer ({found}) than the study began with"
+            f"{spec.source}: holds other weights, config or tokenizer ({fingerprint}) than the study began with"
             f" ({spec.revision}); restore them, or choose another --out"
         )
 
@@ -222,13 +222,13 @@ def _stated_dtype(spec: ModelSpec, instead: str) -> str:
     """A folder's config is read as it stands, so that a study can be expanded without transformers."""
     if Path(spec.source).is_dir():
         try:
-            held = load_json(Path(spec.source) / "config.json")
-            found = misfit(held, {"dtype?": (str, None), "torch_dtype?": (str, None)})
+            config = load_json(Path(spec.source) / "config.json")
+            problem = misfit(config, {"dtype?": (str, None), "torch_dtype?": (str, None)})
         except (OSError, ValueError) as error:
-            found = first_line(error)
-        if found:
-            raise ModelError(f"{spec.source}: its config.json cannot be read ({found}); rewrite it")
-        return str(held.get("dtype") or held.get("torch_dtype") or "float32")
+            problem = first_line(error)
+        if problem:
+            raise ModelError(f"{spec.source}: its config.json cannot be read ({problem}); rewrite it")
+        return str(config.get("dtype") or config.get("torch_dtype") or "float32")
     return str(load_config(spec, instead).dtype or "float32").removeprefix("torch.")
 
 
@@ -340,10 +340,10 @@ def _as_model_error(spec: ModelSpec, away: str = "", instead: str = "") -> Itera
         raise
     except Exception as error:  # of a file that is damaged or of another kind the libraries say so in many ways
         reason = _plainly(" ".join(str(error).split()) or type(error).__name__, away)
-        told = [f"model '{spec.source}' cannot be loaded: {reason.rstrip('.')}"]
-        told += ["the hub is switched off (HF_HUB_OFFLINE)"] if _switched_off() else []
-        told += [f"or {instead}"] if instead and (away or isinstance(error, OSError)) else []  # so a file is missing
-        raise ModelError("; ".join(told)) from None
+        parts = [f"model '{spec.source}' cannot be loaded: {reason.rstrip('.')}"]
+        parts += ["the hub is switched off (HF_HUB_OFFLINE)"] if _switched_off() else []
+        parts += [f"or {instead}"] if instead and (away or isinstance(error, OSError)) else []  # so a file is missing
+        raise ModelError("; ".join(parts)) from None
 
 
 def _plainly(reason: str, away: str) -> str:

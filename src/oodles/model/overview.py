@@ -37,9 +37,9 @@ def describe_models() -> list[dict[str, Any]]:
         | _size(p.parameters, p.precision, p.targets)
         for p in PRESETS.values()
     ]
-    for one in EMBEDDED.values():  # both are Llamas
-        held = {"model": one.label, "kind": "embedded", "source": one.label, "revision": one.revision}
-        rows.append(held | _size(one.parameters, "fp32", LLAMA))
+    for embedded in EMBEDDED.values():  # both are Llamas
+        names = {"model": embedded.label, "kind": "embedded", "source": embedded.label, "revision": embedded.revision}
+        rows.append(names | _size(embedded.parameters, "fp32", LLAMA))
     return rows
 
 
@@ -50,9 +50,9 @@ def describe_model(name: str) -> dict[str, Any]:
     facts |= {"source": spec.source, "revision": spec.revision}
     listed = preset_of(spec.source)
     label = listed.label if listed else spec.source
-    for known in describe_models():
-        if known["model"] == label:
-            return {**known, **facts, "kind": known["kind"], **_context(spec), "page": listed.source if listed else ""}
+    for row in describe_models():
+        if row["model"] == label:
+            return {**row, **facts, "kind": row["kind"], **_context(spec), "page": listed.source if listed else ""}
     model = outline_model(spec)
     parameters = sum(p.numel() for p in model.parameters())
     size = _size(parameters, precision_of(spec), find_targets(model))

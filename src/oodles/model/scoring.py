@@ -130,7 +130,7 @@ def prepare_all(
     limit = context_limit(causal_lm(model).config)
     budget = batch_tokens or BATCH_TOKENS.get(device_of(model).type, BATCH_TOKENS_ELSEWHERE)
     encoded = encode_all(tokenizer, sets, limit)
-    plans = [_draft(one, prompts, budget, normalise) for one, prompts in zip(encoded, sets, strict=True)]
+    plans = [_draft(tokens, prompts, budget, normalise) for tokens, prompts in zip(encoded, sets, strict=True)]
     return choose_ways(model, plans)
 
 
@@ -219,9 +219,9 @@ def _batch_by_batch(model: torch.nn.Module, plan: Plan, rank: int, world: int, r
     if world > 1:
         calls = -(-len(batches) // world)
         for number in range(calls):
-            found = _values(model, plan, mine[number] if number < len(mine) else batches[0], room)
+            values = _values(model, plan, mine[number] if number < len(mine) else batches[0], room)
             if number < len(mine):
-                yield from found
+                yield from values
         return
     if device_of(model).type != "cpu" or threads == 1 or len(batches) == 1:
         for batch in mine:
@@ -229,8 +229,8 @@ def _batch_by_batch(model: torch.nn.Module, plan: Plan, rank: int, world: int, r
         return
     try:
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            for found in pool.map(lambda batch: _values(model, plan, batch, room), mine):
-                yield from found
+            for values in pool.map(lambda batch: _values(model, plan, batch, room), mine):
+                yield from values
     finally:
         torch.set_num_threads(threads)  # the pool's setting would be inherited by threads to come
 

@@ -74,7 +74,7 @@ class _Probe:
 
 def choose_ways(model: torch.nn.Module, plans: Sequence[Plan]) -> tuple[Plan, ...]:
     """The plans with the quickest way whose results are those of the plainest one, for this model."""
-    plan, index = min(((plan, _shortest(plan)) for plan in plans), key=lambda found: len(found[0].sequences[found[1]]))
+    plan, index = min(((plan, _shortest(plan)) for plan in plans), key=lambda pair: len(pair[0].sequences[pair[1]]))
     plain_head = head_is_matrix(model) and head_is_plain(model, plain_input(model, plan.sequences, index))
     ways: tuple[Way, ...] = ("rows of head", "model's logits") if plain_head else ("model's logits",)
     able: list[Way] = []
@@ -134,7 +134,7 @@ def _packed(plans: Sequence[Plan]) -> Iterator[_Probe]:
 def _whole_row(plans: Sequence[Plan]) -> _Probe:
     """The longest packed row, as it will be scored, read at its end."""
     rows = ((plan, row) for plan in plans for row in chain.from_iterable(plan.packing.batches) if row.packed)
-    plan, row = max(rows, key=lambda found: found[1].length)
+    plan, row = max(rows, key=lambda pair: pair[1].length)
     return _Probe(plan, (row,), row.items[-1])
 
 
@@ -188,13 +188,13 @@ def _error(model: torch.nn.Module, way: Way, probe: _Probe, without: Withheld = 
 
     with evaluating(model, probe.plan.answer_tokens), torch.inference_mode():
         try:
-            found = _read(model, way, probe, without)
+            probed = _read(model, way, probe, without)
         except (TypeError, RuntimeError, AttributeError, ValueError, MemoryError) as error:
             if is_out_of_memory(error):
                 free_memory()
             return np.inf  # e.g. an architecture that takes no explicit positions
         plain = _read_plainly(model, way, probe)
-    return float(((found - plain).norm(dim=-1) / plain.norm(dim=-1)).max())
+    return float(((probed - plain).norm(dim=-1) / plain.norm(dim=-1)).max())
 
 
 def _read(model: Any, way: Way, probe: _Probe, without: Withheld) -> torch.Tensor:

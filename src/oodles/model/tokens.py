@@ -89,15 +89,15 @@ def encode_all(tokenizer: Any, sets: Sequence[PromptSet], limit: int | None = No
     identity, folder = _identity(tokenizer), _cache_folder()
     if identity is None or folder is None:
         return [encode(tokenizer, prompts, limit) for prompts in sets]
-    found = []
+    encoded_sets = []
     for prompts in sets:
         path = folder / f"{_cache_key(identity, tokenizer, prompts, limit)}.npz"
-        kept = _read_cache(path)
-        if kept is None:
-            kept = encode(tokenizer, prompts, limit)
-            _write_cache(path, kept)
-        found.append(kept)
-    return found
+        encoded = _read_cache(path)
+        if encoded is None:
+            encoded = encode(tokenizer, prompts, limit)
+            _write_cache(path, encoded)
+        encoded_sets.append(encoded)
+    return encoded_sets
 
 
 def _cache_folder() -> Path | None:
@@ -126,11 +126,11 @@ def _cache_key(identity: Sequence[Any], tokenizer: Any, prompts: PromptSet, limi
 def _read_cache(path: Path) -> Encoded | None:
     try:
         # opened here, because numpy leaves a damaged file open
-        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as held:
-            ends = np.cumsum(held["target_sizes"])
-            targets = tuple(tuple(map(int, part)) for part in np.split(held["targets"], ends[:-1]))
-            shortened = tuple(map(str, held["shortened"]))
-            return Encoded(tokens=held["tokens"], starts=held["starts"], targets=targets, shortened=shortened)
+        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as arrays:
+            ends = np.cumsum(arrays["target_sizes"])
+            targets = tuple(tuple(map(int, part)) for part in np.split(arrays["targets"], ends[:-1]))
+            shortened = tuple(map(str, arrays["shortened"]))
+            return Encoded(tokens=arrays["tokens"], starts=arrays["starts"], targets=targets, shortened=shortened)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None  # not there, or damaged: recomputed
 
@@ -185,7 +185,7 @@ def wrap(tokenizer: Any, text: str, chat: bool) -> str:
 
 def answer_tokens(tokenizer: Any, answers: Sequence[str], texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     """The tokens each answer adds to a prompt; refused if joining them changes the prompt's own tokens."""
-    found = []
+    token_ids = []
     for answer in answers:
         added, changed = joined_tokens(tokenizer, answer, texts)
         if changed is not None:
@@ -193,10 +193,10 @@ def answer_tokens(tokenizer: Any, answers: Sequence[str], texts: Sequence[str]) 
                 f"answer {answer!r} changes the prompt's tokens when joined to it (prompt ends in {changed[-12:]!r});"
                 " begin the answer with a space, or end the pattern differently"
             )
-        found.append(added)
-    if len(set(found)) < len(found):
+        token_ids.append(added)
+    if len(set(token_ids)) < len(token_ids):
         raise ModelError(f"answers {list(answers)} have equal tokens; choose answers the tokenizer tells apart")
-    return tuple(found)
+    return tuple(token_ids)
 
 
 def joined_tokens(tokenizer: Any, answer: str, texts: Sequence[str]) -> tuple[tuple[int, ...], str | None]:
@@ -225,18 +225,18 @@ def context_limit(config: Any) -> int | None:
     return None
 
 
-def _shorten(tokenizer: Any, prompts: PromptSet, prompt: Prompt, room: int, found: int) -> list[int]:
+def _shorten(tokenizer: Any, prompts: PromptSet, prompt: Prompt, room: int, length: int) -> list[int]:
     """Tokens of the prompt with as much of its field as fits, cut between words where there are any."""
     if prompt.cut is None:
         raise DataError(
-            f"{prompts.name}: prompt {prompt.id} has {found} tokens, the limit leaves {room}; "
+            f"{prompts.name}: prompt {prompt.id} has {length} tokens, the limit leaves {room}; "
             "name the field that may be shortened in the pattern's truncate, or leave the example out"
         )
     start, end = prompt.cut
     field = prompt.text[start:end]
 
-    def tokens(kept: str) -> list[int]:
-        text = prompt.text[:start] + kept + prompt.text[end:]
+    def tokens(beginning: str) -> list[int]:
+        text = prompt.text[:start] + beginning + prompt.text[end:]
         return bare_tokens(tokenizer, [wrap(tokenizer, text, prompts.chat)])[0]
 
     low, high = 0, len(field)  # characters kept: low fits, high does not
@@ -257,7 +257,7 @@ def _at_word(text: str, size: int) -> str:
     >>> _at_word("one two three", 9)
     'one two'
     """
-    kept = text[:size]
-    if size < len(text) and not text[size].isspace() and any(c.isspace() for c in kept.strip()):
-        kept = kept[: max(i for i, c in enumerate(kept) if c.isspace())]
-    return kept.rstrip() if size < len(text) else kept
+    beginning = text[:size]
+    if size < len(text) and not text[size].isspace() and any(c.isspace() for c in beginning.strip()):
+        beginning = beginning[: max(i for i, c in enumerate(beginning) if c.isspace())]
+    return beginning.rstrip() if size < len(text) else beginning

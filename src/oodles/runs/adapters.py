@@ -27,5 +27,5 @@ def is_adapter_of(model: Any, path: Path) -> bool:
 
     with tempfile.TemporaryDirectory() as scratch:
         model.save_pretrained(scratch)
-        now, kept = (load_file(folder / ADAPTER_WEIGHTS) for folder in (Path(scratch), path))
-    return now.keys() == kept.keys() and all(torch.equal(now[name], kept[name]) for name in now)
+        now, stored = (load_file(folder / ADAPTER_WEIGHTS) for folder in (Path(scratch), path))
+    return now.keys() == stored.keys() and all(torch.equal(now[name], stored[name]) for name in now)

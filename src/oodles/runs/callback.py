@@ -162,7 +162,7 @@ class OODCallback(EvaluationHook):
         self._trainer = trainer
 
     def _log(self, values: Mapping[str, Metrics]) -> None:
-        scores = {f"ood/{name}/{metric}": v for name, held in values.items() for metric, v in held.items()}
+        scores = {f"ood/{name}/{metric}": v for name, metrics in values.items() for metric, v in metrics.items()}
         if self._trainer is not None:
             self._trainer.log({name: value for name, value in scores.items() if value is not None})
 

@@ -82,15 +82,16 @@ class ScoringJob:
 
     def missing(self) -> list[tuple[Checkpoint, list[Rendered]]]:
         """The sets that are not committed yet, by checkpoint."""
-        held = {score.key for score in read_scores(self.folder)}
+        committed = {score.key for score in read_scores(self.folder)}
         todo = [
-            (c, [r for r in self.rendered if (c.step, r.prompts.name, r.hash) not in held]) for c in self.checkpoints
+            (c, [r for r in self.rendered if (c.step, r.prompts.name, r.hash) not in committed])
+            for c in self.checkpoints
         ]
         return [(checkpoint, sets) for checkpoint, sets in todo if sets]
 
     def characters(self) -> float:
         """The size of what is missing."""
-        return sum(characters(one.prompts) for _, sets in self.missing() for one in sets)
+        return sum(characters(test_set.prompts) for _, sets in self.missing() for test_set in sets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +109,7 @@ def find_checkpoints(folder: Path, say: Callable[[str], None] = lambda _: None) 
     """The checkpoints below a folder, by step: `checkpoint-N`, `step-N` or `N`; those without a model are told."""
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder; expected one with checkpoint-N or step-N folders")
-    found: dict[int, Checkpoint] = {}
+    checkpoints: dict[int, Checkpoint] = {}
     for path in sorted(p for p in folder.iterdir() if p.is_dir()):
         match = STEP.search(path.name)
         if match is None:
@@ -117,12 +118,12 @@ def find_checkpoints(folder: Path, say: Callable[[str], None] = lambda _: None) 
             say(f"note: {path}: left out, it has no {' and no '.join(CONFIGS)}")
             continue
         step = int(match[1] or match[2])
-        if step in found:
-            raise ModelError(f"{folder}: {found[step].path} and {path} are both step {step}; keep one of them")
-        found[step] = Checkpoint(step=step, path=path)
-    if not found:
+        if step in checkpoints:
+            raise ModelError(f"{folder}: {checkpoints[step].path} and {path} are both step {step}; keep one of them")
+        checkpoints[step] = Checkpoint(step=step, path=path)
+    if not checkpoints:
         raise ModelError(f"{folder}: no checkpoint-N or step-N folder with an adapter or a model in it")
-    return tuple(found[step] for step in sorted(found))
+    return tuple(checkpoints[step] for step in sorted(checkpoints))
 
 
 def base_of(checkpoint: Checkpoint) -> str:
@@ -139,16 +140,16 @@ def _adapter_config(folder: Path) -> dict[str, Any]:
 
     file, advice = folder / CONFIGS[0], "restore the file, or remove the adapter's folder"
     try:
-        held = read_sealed(file, advice=advice)
+        config = read_sealed(file, advice=advice)
     except StoreError as error:
         raise ModelError(str(error)) from None
-    if problem := misfit(held, RUN_JSON[CONFIGS[0]]):
+    if problem := misfit(config, RUN_JSON[CONFIGS[0]]):
         raise ModelError(f"{file}: {problem}; {advice}")
-    kind, known = held.get("peft_type"), [one.value for one in PeftType]
-    if kind not in known:
-        found = "has no peft_type" if kind is None else f"peft_type is {shown(kind)}"
-        raise ModelError(f"{file}: {found}; expected the kind of adapter, such as LORA; {advice}")
-    return held
+    kind, kinds = config.get("peft_type"), [member.value for member in PeftType]
+    if kind not in kinds:
+        statement = "has no peft_type" if kind is None else f"peft_type is {shown(kind)}"
+        raise ModelError(f"{file}: {statement}; expected the kind of adapter, such as LORA; {advice}")
+    return config
 
 
 def score_model(
@@ -263,9 +264,9 @@ def add_test_sets(
     folders = [f for f in run_folders(root) if f.status == "done"]
     if not folders:
         raise StoreError(f"{root}: no finished run; `oodles status {root}` shows what is there")
-    kept = [_kept(folder) for folder in folders]  # what is missing is an error before anything is scored
+    runs = [_kept(folder) for folder in folders]  # what is missing is an error before anything is scored
     renderer, scored = Renderer(suite), []
-    for folder, (spec, checkpoints) in zip(folders, kept, strict=True):
+    for folder, (spec, checkpoints) in zip(folders, runs, strict=True):
         with holding(folder.lock), staying(root):
             evaluation = _evaluation_of(spec, names, limit, batch_tokens)
             rendered = renderer.sets(spec.pattern, spec.train_set, evaluation)
@@ -287,9 +288,9 @@ def add_test_sets(
 
 def _evaluation_of(spec: StoredSpec, names: Sequence[str], limit: int | None, batch_tokens: int | None) -> Evaluation:
     """Further sets are evaluated as the run's own were, where nothing else is asked for."""
-    held = spec.evaluation or {}
-    at_most = limit if limit is not None else held.get("limit")
-    return Evaluation(test_sets=tuple(names), limit=at_most, batch_tokens=batch_tokens or held.get("batch_tokens"))
+    stored = spec.evaluation or {}
+    at_most = limit if limit is not None else stored.get("limit")
+    return Evaluation(test_sets=tuple(names), limit=at_most, batch_tokens=batch_tokens or stored.get("batch_tokens"))
 
 
 def _kept(folder: RunFolder) -> tuple[StoredSpec, tuple[Checkpoint, ...]]:
@@ -343,12 +344,12 @@ def _begin(scoring: ScoringJob, suite: Suite, pattern: Pattern) -> None:
 
 def _continued(folder: RunFolder, spec: StoredSpec) -> StoredSpec:
     """The spec, with the checkpoints that were scored before; what decides the scores must be as it was."""
-    held = read_spec(folder)
-    now, before = spec.as_json(), held.as_json()
+    stored = read_spec(folder)
+    now, before = spec.as_json(), stored.as_json()
     for key in ("model", "precision", "pattern", "train_set"):
         if before.get(key, now[key]) != now[key]:
             raise StoreError(f"{folder.path}: was scored with another {key}; choose another --run or --out")
-    return replace(spec, checkpoints={**(held.checkpoints or {}), **(spec.checkpoints or {})})
+    return replace(spec, checkpoints={**(stored.checkpoints or {}), **(spec.checkpoints or {})})
 
 
 def score_missing(scoring: ScoringJob, listener: Listener) -> Scored:
@@ -365,10 +366,10 @@ def score_missing(scoring: ScoringJob, listener: Listener) -> Scored:
     )
     if not todo:
         return scored
-    names = {one.prompts.name for _, sets in todo for one in sets}
+    names = {test_set.prompts.name for _, sets in todo for test_set in sets}
     evaluator = StepEvaluator(
         folder,
-        [one for one in scoring.rendered if one.prompts.name in names],
+        [test_set for test_set in scoring.rendered if test_set.prompts.name in names],
         in_domain=scoring.in_domain,
         evaluation=scoring.evaluation,
         tokenizer=load_tokenizer(scoring.model),

@@ -192,12 +192,12 @@ class StepEvaluator:
 
     def scores_repeat(self, model: Any, step: int) -> bool:
         """Whether a model has the scores that are committed at a step, on the smallest of its sets."""
-        held = self.held(step)
-        if not held:
+        committed = self.held(step)
+        if not committed:
             return False  # nothing to compare with
         if not self._plans:
             self.prepare(model)
-        prompts = min(held, key=characters)
+        prompts = min(committed, key=characters)
         score = self._committed[self._key(step, prompts)]
         with own_precision(model):
             return same_scores(self.folder, score, predict(model, self._plans[prompts.name], prompts))

@@ -14,7 +14,7 @@ def evaluation_line(
     step: int, last: int | None, loss: float, values: Mapping[str, Mapping[str, Any]], in_domain: str
 ) -> str:
     """One plain line per evaluation: in-domain accuracy, OOD accuracies, and how often the first answer is given."""
-    firsts = [next((k, v) for k, v in found.items() if k.startswith("share:")) for found in values.values()]
+    firsts = [next((k, v) for k, v in metrics.items() if k.startswith("share:")) for metrics in values.values()]
     mean_share = sum(share for _, share in firsts) / len(firsts)
     names = list(dict.fromkeys(key.removeprefix("share:") for key, _ in firsts))
     order: Sequence[str] = sorted(values, key=lambda name: name != in_domain)

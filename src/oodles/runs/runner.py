@@ -126,15 +126,15 @@ def _complete(task: RunTask) -> None:
     spec, folder = task.spec, task.folder
     begin_run(folder, spec, task.job.draw, environment(), adapted=read_spec(folder).adapted)
     with folder.study.locked():
-        keep_members(folder.study, [one.members for one in task.rendered], spec.evaluation.test_sets)
-    kept = [step for step in schedule_of(spec) if folder.adapter(step).is_dir()]
-    for step in kept:
+        keep_members(folder.study, [test_set.members for test_set in task.rendered], spec.evaluation.test_sets)
+    steps = [step for step in schedule_of(spec) if folder.adapter(step).is_dir()]
+    for step in steps:
         check_adapter(folder.adapter(step))
     scoring = ScoringJob(
         folder=folder,
         model=spec.model,
         precision=spec.recipe.precision,
-        checkpoints=[Checkpoint(step=step, path=folder.adapter(step)) for step in kept],
+        checkpoints=[Checkpoint(step=step, path=folder.adapter(step)) for step in steps],
         rendered=task.rendered,
         in_domain=spec.train_set,
         evaluation=spec.evaluation,

@@ -47,10 +47,10 @@ def missing_of(spec: RunSpec, rendered: Sequence[Rendered], folder: RunFolder) -
     """What of a run's evaluations is not committed: step and test set."""
     committed = {score.key for score in read_scores(folder)}
     return {
-        (step, one.prompts.name)
+        (step, test_set.prompts.name)
         for step in schedule_of(spec)
-        for one in rendered
-        if (step, one.prompts.name, one.hash) not in committed
+        for test_set in rendered
+        if (step, test_set.prompts.name, test_set.hash) not in committed
     }
 
 

@@ -25,11 +25,11 @@ def show_suite(suite: Suite, sets: Sequence[dict[str, Any]], console: Console) -
     baseline = any("baseline" in s for s in sets)
     columns = ["set", "kind", "examples", "labels", "dropped", "chance", "tags", "description", "licence"]
     rows = []
-    for one in sets:
-        cells = [str(one[c]) for c in ("set", "kind", "examples", "labels", "dropped")]
-        cells += [f"{one['chance']:.3f}" if one["chance"] else "-", ", ".join(one["tags"]), one["description"]]
-        cells.append(one["licence"])
-        rows.append(cells + ([f"{one['baseline']:.2f}" if one.get("baseline") else "-"] if baseline else []))
+    for row in sets:
+        cells = [str(row[c]) for c in ("set", "kind", "examples", "labels", "dropped")]
+        cells += [f"{row['chance']:.3f}" if row["chance"] else "-", ", ".join(row["tags"]), row["description"]]
+        cells.append(row["licence"])
+        rows.append(cells + ([f"{row['baseline']:.2f}" if row.get("baseline") else "-"] if baseline else []))
     _table(console, [*columns, *(["hypothesis-only"] if baseline else [])], rows)
     away = [s["set"] for s in sets if not s["here"]]
     if away:
@@ -53,42 +53,46 @@ def show_audit(audit: Audit, errors: Sequence[Finding], about: dict[str, Any], c
         for caveat in about["caveats"]:
             _line(console, f"caveat: {caveat}")
     _table(console, ["set", "kind", "n", "chance", "hypothesis-only", "tokens", "hash", "from"], _set_rows(audit))
-    for one in audit.sets:
-        _show_prompts(one, console)
+    for set_facts in audit.sets:
+        _show_prompts(set_facts, console)
     for severity in ("note", "warning", "error"):
-        found = [f for f in audit.findings if f.severity == severity]
-        if found:
+        findings = [f for f in audit.findings if f.severity == severity]
+        if findings:
             _line(console, f"\n{severity}s")
-            for finding in found:
+            for finding in findings:
                 _show_finding(finding, console, allowed=severity == "error" and finding not in errors)
     if not any(_token_facts(facts) for facts in audit.sets):
         _line(console, "\nno tokenizer: answers, lengths and tokens were not checked (--model says whose)")
     counts = audit.counts()
-    told = ", ".join(f"{n} {severity}{'' if n == 1 else 's'}" for severity, n in counts.items())
+    totals = ", ".join(f"{n} {severity}{'' if n == 1 else 's'}" for severity, n in counts.items())
     waved = counts["error"] - len(errors)
-    _line(console, f"\n{told}" + (f" ({waved} allowed)" if waved else ""))
+    _line(console, f"\n{totals}" + (f" ({waved} allowed)" if waved else ""))
 
 
 def _set_rows(audit: Audit) -> list[list[str]]:
     rows = []
-    for one in audit.sets:
-        entries = _token_facts(one)
+    for facts in audit.sets:
+        entries = _token_facts(facts)
         tokens = f"{entries[0].mean_tokens:.0f} mean, {entries[0].max_tokens} max" if entries else "-"
-        shallow = next((f"{reached:.3f}" for reached in one.shallow if reached is not None), "-")
-        origin = "/".join(one.origin.split("/")[-2:]) + (f" @{one.revision[:8]}" if one.revision else "")
-        rows.append([one.name, one.kind, f"{one.n:,}", f"{one.chance:.3f}", shallow, tokens, one.hash, origin])
+        shallow = next((f"{reached:.3f}" for reached in facts.shallow if reached is not None), "-")
+        origin = "/".join(facts.origin.split("/")[-2:]) + (f" @{facts.revision[:8]}" if facts.revision else "")
+        rows.append(
+            [facts.name, facts.kind, f"{facts.n:,}", f"{facts.chance:.3f}", shallow, tokens, facts.hash, origin]
+        )
     return rows
 
 
 def _token_facts(facts: SetFacts) -> list[TokenFacts]:
-    return [entry.tokens for held in facts.rendered.values() for entry in held.values() if entry.tokens is not None]
+    return [
+        entry.tokens for by_model in facts.rendered.values() for entry in by_model.values() if entry.tokens is not None
+    ]
 
 
-def _show_prompts(one: SetFacts, console: Console) -> None:
-    for pattern, by_model in one.rendered.items():
+def _show_prompts(facts: SetFacts, console: Console) -> None:
+    for pattern, by_model in facts.rendered.items():
         for model, entry in by_model.items():
             head = ", ".join(filter(None, [f"pattern {pattern}", model]))
-            _line(console, f"\n{one.name} ({head}): {entry.n:,} prompts, hash {entry.hash}")
+            _line(console, f"\n{facts.name} ({head}): {entry.n:,} prompts, hash {entry.hash}")
             for shown in entry.tokens.shown if entry.tokens else entry.shown:
                 _line(console, f"  {_clip(shown.text)!r} -> {shown.answer!r}")
                 if shown.tokens is not None:

@@ -184,14 +184,16 @@ def _unpack(file: Path, folder: Path) -> None:
 def _is_known(name: str) -> bool:
     """Whether an entry is a file of a study; its name is then a safe path, too."""
     match PurePosixPath(name).parts:
-        case (one,):
-            known = one in OF_A_STUDY
-        case (folder, one) if folder == SETS:
-            known = is_part(one) and one.endswith(".parquet")
-        case (folder, run, one) if folder == RUNS:
-            known = is_part(run) and one in (*OF_A_RUN, SCORES_FILE)
-        case (folder, run, inside, step, one) if (folder, inside) == (RUNS, RECORDS):
-            known = is_part(run) and bool(re.fullmatch(r"\d{1,16}", step)) and is_part(one) and one.endswith(".parquet")
+        case (file,):
+            known = file in OF_A_STUDY
+        case (folder, file) if folder == SETS:
+            known = is_part(file) and file.endswith(".parquet")
+        case (folder, run, file) if folder == RUNS:
+            known = is_part(run) and file in (*OF_A_RUN, SCORES_FILE)
+        case (folder, run, inside, step, file) if (folder, inside) == (RUNS, RECORDS):
+            known = (
+                is_part(run) and bool(re.fullmatch(r"\d{1,16}", step)) and is_part(file) and file.endswith(".parquet")
+            )
         case _:
             known = False
     return known and PurePosixPath(name).as_posix() == name
@@ -212,11 +214,11 @@ def _check_sizes(file: Path, entries: list[zipfile.ZipInfo]) -> None:
 
 
 def _most_bytes() -> float:
-    told = os.environ.get("OODLES_UNPACK_GB", "")
+    setting = os.environ.get("OODLES_UNPACK_GB", "")
     try:
-        return float(told or MOST_GIGABYTES) * 1e9
+        return float(setting or MOST_GIGABYTES) * 1e9
     except ValueError:
-        raise ConfigError(f"OODLES_UNPACK_GB is '{told}', expected a number of gigabytes") from None
+        raise ConfigError(f"OODLES_UNPACK_GB is '{setting}', expected a number of gigabytes") from None
 
 
 def _write(target: Path, packed: IO[bytes]) -> None:

@@ -25,10 +25,10 @@ def claim_folder(study: StudyFolder, name: str, suite: str, ids: Sequence[str] =
     """
     check_folder(study, name, suite, ids)
     if sidecar(study.file) is None:
-        known = _remembered(study)
+        remembered = _remembered(study)
         if suite_file:
-            known["suite_file"] = os.path.relpath(Path(suite_file).resolve(), study.path.resolve())
-        write_json(study.file, {"schema": STORE_SCHEMA, "study": name, "suite": suite, **known})
+            remembered["suite_file"] = os.path.relpath(Path(suite_file).resolve(), study.path.resolve())
+        write_json(study.file, {"schema": STORE_SCHEMA, "study": name, "suite": suite, **remembered})
 
 
 def check_folder(study: StudyFolder, name: str, suite: str, ids: Sequence[str] = ()) -> None:
@@ -37,15 +37,15 @@ def check_folder(study: StudyFolder, name: str, suite: str, ids: Sequence[str] =
     Where `study.json` is lost or damaged, the runs say whose folder it is: those of the study have one of its `ids`.
     """
     strange = study.is_strange
-    held = sidecar(study.file) if study.path.is_dir() else None  # looked for last: another run may begin right now
-    if held is None:
+    record = sidecar(study.file) if study.path.is_dir() else None  # looked for last: another run may begin right now
+    if record is None:
         if strange and not _known_by_runs(study, suite, ids):
             damaged = f"{STUDY_FILE} is damaged, and no run there is of this study"
             what = damaged if study.is_study else "not empty and no oodles study"
             raise StoreError(f"{study}: {what}; choose another --out")
         return
-    if (held.get("study"), held.get("suite")) != (name, suite):
-        other = f"study '{held.get('study')}' on suite '{held.get('suite')}'"
+    if (record.get("study"), record.get("suite")) != (name, suite):
+        other = f"study '{record.get('study')}' on suite '{record.get('suite')}'"
         raise StoreError(f"{study}: holds {other}, not '{name}' on '{suite}'; choose another --out")
 
 
@@ -81,10 +81,10 @@ def planned_runs(study: StudyFolder) -> list[str]:
 
 def plan_runs(study: StudyFolder, names: Sequence[str]) -> None:
     """Remember which runs the study asks for, so that `status` can name those that are missing."""
-    held = read_json(study.file)
-    known = list(dict.fromkeys([*held.get("runs", []), *names]))
-    if known != held.get("runs"):
-        write_json(study.file, {**held, "runs": known})
+    record = read_json(study.file)
+    runs = list(dict.fromkeys([*record.get("runs", []), *names]))
+    if runs != record.get("runs"):
+        write_json(study.file, {**record, "runs": runs})
 
 
 def _known_by_runs(study: StudyFolder, suite: str, ids: Sequence[str]) -> bool:
@@ -100,13 +100,13 @@ def _known_by_runs(study: StudyFolder, suite: str, ids: Sequence[str]) -> bool:
 def _remembered(study: StudyFolder) -> dict[str, Any]:
     """What `study.json` says of a study, as far as its runs and sets say it too."""
     specs = _specs(study)
-    asked = [name for spec in specs.values() for name in spec.test_sets]
-    told = {
+    test_sets = [name for spec in specs.values() for name in spec.test_sets]
+    remembered = {
         "runs": list(specs),
         "sets": {key_of(members): members.identity for members in all_members(study) if members.key},
-        "slices": list(dict.fromkeys(filter(is_slice, asked))),
+        "slices": list(dict.fromkeys(filter(is_slice, test_sets))),
     }
-    return {key: value for key, value in told.items() if value}
+    return {key: value for key, value in remembered.items() if value}
 
 
 def _specs(study: StudyFolder) -> dict[str, StoredSpec]:

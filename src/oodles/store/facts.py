@@ -26,8 +26,8 @@ def describe_status(root: Path, names: Sequence[str] | None = None) -> list[dict
     study = StudyFolder(root)
     at_work = {path.stem: str(read_lock(path)) for path in study.run_locks if is_held(path)}
     if names is None:
-        held = dict.fromkeys(study_folder(root).run_names)
-        names = [*held, *(name for name in planned_runs(study) if name not in held)]
+        existing = dict.fromkeys(study_folder(root).run_names)
+        names = [*existing, *(name for name in planned_runs(study) if name not in existing)]
     return [_describe_folder(study.run(name), at_work.get(name, "")) for name in names]
 
 
@@ -42,8 +42,8 @@ def _describe_folder(folder: RunFolder, holder: str) -> dict[str, Any]:
         pass  # none yet
     reason = holder
     if status == "failed":
-        known = sidecar(folder.failed) or {"reason": "failed.json is damaged; oodles run tries it again"}
-        reason = known.get("reason", "")
+        failure = sidecar(folder.failed) or {"reason": "failed.json is damaged; oodles run tries it again"}
+        reason = failure.get("reason", "")
     if not folder.spec.is_file() and folder.has_results and not holder:
         status, reason = "damaged", "has scores, but no spec.json; restore it, or remove the run's folder"
     return {
@@ -75,9 +75,9 @@ def pace_of(root: Path, rows: Sequence[Mapping[str, Any]]) -> Pace:
         for row in rows
         if row["status"] == "done"
     ][-50:]
-    known = [t for t in took if t]
+    durations = [t for t in took if t]
     left = sum(counts[s] for s in ("running", "started", "missing"))
-    each = sum(known) / len(known) if known else None
+    each = sum(durations) / len(durations) if durations else None
     return Pace(
         counts=dict(counts),
         seconds_per_run=each,
@@ -87,11 +87,11 @@ def pace_of(root: Path, rows: Sequence[Mapping[str, Any]]) -> Pace:
 
 def describe_runs(root: Path) -> list[dict[str, Any]]:
     """What was run, for the report."""
-    told = []
+    descriptions = []
     for folder in run_folders(root):
         with suppress(StoreError):  # what cannot be read is not in the table either, and is told there
-            told.append(_describe_run(folder))
-    return told
+            descriptions.append(_describe_run(folder))
+    return descriptions
 
 
 def _describe_run(folder: RunFolder) -> dict[str, Any]:
@@ -133,8 +133,8 @@ def _tied(scores: Sequence[Score]) -> list[str]:
     """Test sets with decisions that only the order of the answers made, if they are notable at some step."""
     most: dict[str, tuple[int, Score]] = {}
     for score in scores:
-        ties, held = score.ties, most.get(score.test_set)
-        if ties and (held is None or ties / score.n > held[0] / held[1].n):
+        ties, worst = score.ties, most.get(score.test_set)
+        if ties and (worst is None or ties / score.n > worst[0] / worst[1].n):
             most[score.test_set] = ties, score
     return [
         f"{name}: {ties} of {score.n} decisions at step {score.step} are ties, which go to the first answer"
@@ -147,8 +147,10 @@ def _allowed(study: StudyFolder) -> list[str]:
     """Audit errors that were found and waved through."""
     if not study.audit.is_file():
         return []
-    held = sidecar(study.audit)
-    if held is None:
+    record = sidecar(study.audit)
+    if record is None:
         return [f"{AUDIT_FILE} is damaged: which audit errors were allowed is not known; run the study again"]
-    found = [f for f in held.get("findings", []) if f["severity"] == "error" and f["code"] in held.get("allowed", [])]
-    return [f"audit error allowed: {f['where']}: {f['text']} [{f['code']}]" for f in found]
+    errors = [
+        f for f in record.get("findings", []) if f["severity"] == "error" and f["code"] in record.get("allowed", [])
+    ]
+    return [f"audit error allowed: {f['where']}: {f['text']} [{f['code']}]" for f in errors]

@@ -150,8 +150,8 @@ def _read_file(path: Path) -> bytes:
         os.close(handle)
 
 
-def _as_holder(held: Any) -> Holder:
-    holder = Holder(**held)
+def _as_holder(fields: Any) -> Holder:
+    holder = Holder(**fields)
     texts = (value for name, value in asdict(holder).items() if name != "process")
     if (
         type(holder.process) is not int
@@ -165,17 +165,17 @@ def _as_holder(held: Any) -> Holder:
 def is_held(path: Path) -> bool:
     """Whether somebody has a lock who is not known to be gone."""
     try:
-        held = read_lock(path)
+        holder = read_lock(path)
     except StoreError:
         return False
-    return held is not None and held.state != "gone"
+    return holder is not None and holder.state != "gone"
 
 
 def take(path: Path) -> Holder | None:
     """Take a lock; whoever holds it, if that is somebody else."""
-    held = read_lock(path)
-    if held is not None and held.state != "gone":
-        return held
+    holder = read_lock(path)
+    if holder is not None and holder.state != "gone":
+        return holder
     me = Holder.me()
     aside = path.with_name(f".{uuid.uuid4().hex}.lock")
     write_text(aside, json.dumps(sealed(asdict(me))))
@@ -184,13 +184,13 @@ def take(path: Path) -> Holder | None:
             for _ in range(TRIES):
                 if _linked(aside, path):
                     return None
-                held = read_lock(path)
-                if held is None:  # given back since
+                holder = read_lock(path)
+                if holder is None:  # given back since
                     continue
-                if held.state != "gone":
-                    return held
-                rival = _succeed(held, path, aside, me)
-                if rival is not held:  # else another succeeded it: look again
+                if holder.state != "gone":
+                    return holder
+                rival = _succeed(holder, path, aside, me)
+                if rival is not holder:  # else another succeeded it: look again
                     return rival
         raise StoreError(f"{path}: cannot be taken, it changes all the time; remove it if nobody writes here")
     finally:

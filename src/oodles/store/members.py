@@ -25,49 +25,53 @@ if TYPE_CHECKING:
 ANEW = "run the study again to rewrite it"
 
 
-def keep_members(study: StudyFolder, members: Sequence[Members], asked: Sequence[str] = ()) -> None:
+def keep_members(study: StudyFolder, members: Sequence[Members], test_sets: Sequence[str] = ()) -> None:
     """Keep who belongs to each rendered set, once per study, and which sets the study evaluates.
 
     Scores of different data or prompts must not meet under one name: a set that is rendered otherwise than before, at
     the same limit, is refused. Slices are read from what is kept here.
     """
     check_members(study, members)
-    held = read_json(study.file)
-    known = dict(held.get("sets", {}))
-    for one in members:
-        if one.test_set == SHOTS:
+    record = read_json(study.file)
+    identities = dict(record.get("sets", {}))
+    for rendered in members:
+        if rendered.test_set == SHOTS:
             continue
-        known[key_of(one)] = one.identity
-        _write_members(study.members(one.test_set, one.prompts), one)
-    slices = list(dict.fromkeys([*held.get("slices", []), *filter(is_slice, asked)]))
-    if known != held.get("sets", {}) or slices != held.get("slices", []):
-        write_json(study.file, {**held, "sets": known, "slices": slices})
+        identities[key_of(rendered)] = rendered.identity
+        _write_members(study.members(rendered.test_set, rendered.prompts), rendered)
+    slices = list(dict.fromkeys([*record.get("slices", []), *filter(is_slice, test_sets)]))
+    if identities != record.get("sets", {}) or slices != record.get("slices", []):
+        write_json(study.file, {**record, "sets": identities, "slices": slices})
 
 
 def check_members(study: StudyFolder, members: Sequence[Members]) -> None:
     """Refuse sets that are not those of the folder's earlier runs, without touching anything."""
-    known = (sidecar(study.file) or {}).get("sets", {})
-    for one in members:
-        was = known.get(key_of(one), one.identity)
-        if was != one.identity and one.test_set != SHOTS:
+    identities = (sidecar(study.file) or {}).get("sets", {})
+    for rendered in members:
+        was = identities.get(key_of(rendered), rendered.identity)
+        if was != rendered.identity and rendered.test_set != SHOTS:
             raise StoreError(
-                f"{study}: test set '{one.test_set}' was {was} in earlier runs and is {one.identity} now:"
+                f"{study}: test set '{rendered.test_set}' was {was} in earlier runs and is {rendered.identity} now:"
                 " its data, labels or slices differ; choose another --out, or restore the data it was run with"
             )
 
 
 def mend_members(study: StudyFolder, members: Sequence[Members]) -> None:
     """Rewrite what is damaged or missing of the sets that the folder's runs were evaluated on."""
-    known = read_json(study.file).get("sets", {})
-    for one in members:
-        path = study.members(one.test_set, one.prompts)
-        if known.get(key_of(one)) != one.identity:
+    identities = read_json(study.file).get("sets", {})
+    for rendered in members:
+        path = study.members(rendered.test_set, rendered.prompts)
+        if identities.get(key_of(rendered)) != rendered.identity:
             continue
-        held = _read_kept(path)
-        if held is None or (held.ids, held.gold, held.identity) != (one.ids, one.gold, one.identity):
+        stored = _read_kept(path)
+        if stored is None or (stored.ids, stored.gold, stored.identity) != (
+            rendered.ids,
+            rendered.gold,
+            rendered.identity,
+        ):
             with disk_errors(path):
                 path.unlink(missing_ok=True)
-            _write_members(path, one)
+            _write_members(path, rendered)
 
 
 def key_of(members: Members) -> str:
@@ -77,7 +81,7 @@ def key_of(members: Members) -> str:
 
 def all_members(study: StudyFolder) -> list[Members]:
     """Every set that is kept and can be read."""
-    return [one for path in sorted(study.sets.glob("*.parquet")) if (one := _read_kept(path)) is not None]
+    return [members for path in sorted(study.sets.glob("*.parquet")) if (members := _read_kept(path)) is not None]
 
 
 def read_members(study: StudyFolder, test_set: str, prompts: str) -> Members:
@@ -125,12 +129,12 @@ def _read_kept(path: Path) -> Members | None:
 
     try:
         table = pq.read_table(path, page_checksum_verification=True)
-        told = json.loads((table.schema.metadata or {}).get(ABOUT, b"{}"))
+        about = json.loads((table.schema.metadata or {}).get(ABOUT, b"{}"))
         cells = {name: tuple(table.column(name).to_pylist()) for name in table.column_names}
         return Members(
-            test_set=told.get("test_set", ""),
-            prompts=told.get("prompts", ""),
-            key=told.get("key", ""),
+            test_set=about.get("test_set", ""),
+            prompts=about.get("prompts", ""),
+            key=about.get("key", ""),
             ids=cells["example"],
             gold=cells["gold"],
             columns={n.removeprefix("slice:"): c for n, c in cells.items() if n.startswith("slice:")},

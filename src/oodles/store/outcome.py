@@ -16,6 +16,6 @@ def finish_run(folder: RunFolder, last_step: int, **more: Any) -> None:
 
 def fail_run(folder: RunFolder, reason: str) -> str:
     """The run has failed; the reason as it is kept."""
-    kept = masked(reason)
-    write_json(folder.failed, {"reason": kept, "log": folder.log.name})
-    return kept
+    safe = masked(reason)
+    write_json(folder.failed, {"reason": safe, "log": folder.log.name})
+    return safe

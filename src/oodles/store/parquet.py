@@ -38,6 +38,6 @@ def _repeating(table: Any) -> list[str]:
 
 def _encodings(table: Any) -> dict[str, Any]:
     """Ids by what they share with the one before, scores byte by byte: both then compress well."""
-    known = {"example": "DELTA_BYTE_ARRAY"}
-    known |= {name: "BYTE_STREAM_SPLIT" for name in table.column_names if name.startswith("score:")}
-    return {name: code for name, code in known.items() if name in table.column_names}
+    encodings = {"example": "DELTA_BYTE_ARRAY"}
+    encodings |= {name: "BYTE_STREAM_SPLIT" for name in table.column_names if name.startswith("score:")}
+    return {name: code for name, code in encodings.items() if name in table.column_names}

@@ -58,5 +58,5 @@ def same_scores(folder: RunFolder, score: Score, predictions: Predictions) -> bo
     if not records_are_whole(folder, score):
         return False
     table = pq.read_table(records_file(folder, score))
-    held = [table.column(name).to_numpy() for name in table.column_names if name.startswith("score:")]
-    return np.array_equal(np.stack(held, axis=1), predictions.scores.astype(np.float32))
+    columns = [table.column(name).to_numpy() for name in table.column_names if name.startswith("score:")]
+    return np.array_equal(np.stack(columns, axis=1), predictions.scores.astype(np.float32))

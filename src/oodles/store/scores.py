@@ -52,9 +52,9 @@ class Score:
     @property
     def line(self) -> str:
         """As it is written, with its checksum."""
-        told = {name: getattr(self, name) for name in FIELDS}
-        told = {name: value for name, value in told.items() if value is not None or name not in OPTIONAL}
-        body = json.dumps({**told, **dict(self.more)}, ensure_ascii=False).removesuffix("}")
+        fields = {name: getattr(self, name) for name in FIELDS}
+        fields = {name: value for name, value in fields.items() if value is not None or name not in OPTIONAL}
+        body = json.dumps({**fields, **dict(self.more)}, ensure_ascii=False).removesuffix("}")
         return f"{body}{CRC.decode()}{zlib.crc32(body.encode())}}}\n"
 
 
@@ -110,8 +110,8 @@ def parse_scores(path: Path, data: bytes) -> Scores:
 
 def parse_line(text: bytes) -> Score | None:
     """A line as it was written; None if a bit of it is not."""
-    body, mark, told = text.rpartition(CRC)
-    if mark and told != b"%d}" % zlib.crc32(body):
+    body, mark, checksum = text.rpartition(CRC)
+    if mark and checksum != b"%d}" % zlib.crc32(body):
         return None
     try:
         line: dict[str, Any] = parse_json(text)
@@ -194,6 +194,6 @@ def write_scores(folder: RunFolder, scores: Iterable[Score]) -> None:
 def drop_scores(folder: RunFolder, after: int) -> None:
     """Forget what was committed after a step, where training resumes from there and may differ."""
     scores = read_scores(folder)
-    kept = [score for score in scores if score.step <= after]
-    if len(kept) < len(scores):
-        write_scores(folder, kept)
+    remaining = [score for score in scores if score.step <= after]
+    if len(remaining) < len(scores):
+        write_scores(folder, remaining)

@@ -78,14 +78,14 @@ class StoredSpec:
         )
 
     @classmethod
-    def of_json(cls, told: Mapping[str, Any]) -> StoredSpec:
+    def of_json(cls, stored: Mapping[str, Any]) -> StoredSpec:
         """From what a file says, once its shape is checked."""
-        model, pattern = told["model"], told["pattern"]
-        own = {name: told.get(name) for name in ("run_id", "shots", "seed", "data_seed", *PARTS)}
+        model, pattern = stored["model"], stored["pattern"]
+        own = {name: stored.get(name) for name in ("run_id", "shots", "seed", "data_seed", *PARTS)}
         return cls(
-            name=told.get("name", ""),
-            suite=told["suite"],
-            train_set=told["train_set"],
+            name=stored.get("name", ""),
+            suite=stored["suite"],
+            train_set=stored["train_set"],
             model=ModelSpec(label=model["label"], source=model.get("source", ""), revision=model.get("revision")),
             pattern=Pattern(
                 name=pattern["name"],
@@ -155,10 +155,10 @@ def begin_run(
             shutil.rmtree(folder.path, ignore_errors=True)
         make_folder(folder.path)
         folder.failed.unlink(missing_ok=True)
-    held = sidecar(folder.env)
-    if held is None:
+    stored = sidecar(folder.env)
+    if stored is None:
         write_json(folder.env, dict(env))
-    elif held != dict(env):
+    elif stored != dict(env):
         log_line(folder, f"resumes in another environment: {json.dumps(dict(env), sort_keys=True)}")
     keep_draw(folder, draw)
     write_spec(folder, StoredSpec.of_run(spec, adapted))
@@ -172,9 +172,9 @@ def write_spec(folder: RunFolder, spec: StoredSpec) -> None:
 def keep_draw(folder: RunFolder, draw: Draw) -> None:
     """The ids of a run's shots; rewritten if they are missing or damaged."""
     header = {"schema": STORE_SCHEMA, "train_set": draw.train_set, "shots": draw.shots, "data_seed": draw.data_seed}
-    told = {**header, "hash": draw.hash, "ids": [e.id for e in draw.examples]}
-    if sidecar(folder.draw) != told:
-        write_json(folder.draw, told)
+    record = {**header, "hash": draw.hash, "ids": [e.id for e in draw.examples]}
+    if sidecar(folder.draw) != record:
+        write_json(folder.draw, record)
 
 
 # reading
@@ -182,14 +182,14 @@ def keep_draw(folder: RunFolder, draw: Draw) -> None:
 
 def read_spec(folder: RunFolder) -> StoredSpec:
     """What decided a run, if it is as it was written and its id is the one that follows from it."""
-    told = read_json(folder.spec)
-    version = str(told.get("run_id") or "").partition("-")[0]
+    stored = read_json(folder.spec)
+    version = str(stored.get("run_id") or "").partition("-")[0]
     if version not in ("", "1", "2"):
-        told = read_json(folder.spec, strictly=True)
+        stored = read_json(folder.spec, strictly=True)
     try:
-        sound = version in ("", "1") or run_id_of(told) == told["run_id"]
+        sound = version in ("", "1") or run_id_of(stored) == stored["run_id"]
         if sound:
-            return StoredSpec.of_json(told)
+            return StoredSpec.of_json(stored)
     except (KeyError, TypeError, AttributeError, ValueError):
         pass
     raise StoreError(f"{folder.spec}: {UNLIKE}; {restore(folder.path)}")
@@ -197,8 +197,8 @@ def read_spec(folder: RunFolder) -> StoredSpec:
 
 def glance_at_spec(folder: RunFolder) -> StoredSpec | None:
     """What a spec says, whether or not its id follows from it; None if it cannot be read."""
-    told = sidecar(folder.spec)
-    return None if told is None else StoredSpec.of_json(told)
+    stored = sidecar(folder.spec)
+    return None if stored is None else StoredSpec.of_json(stored)
 
 
 def _known_id(folder: RunFolder) -> str | None:
@@ -223,10 +223,10 @@ def check_spec(folder: RunFolder) -> None:
 
 def check_same_run(folder: RunFolder, spec: RunSpec) -> None:
     """A run of this name that has scores must be this very run."""
-    held = _known_id(folder) or spec.run_id  # see check_spec
-    if held != spec.run_id and read_scores(folder):
+    run_id = _known_id(folder) or spec.run_id  # see check_spec
+    if run_id != spec.run_id and read_scores(folder):
         raise StoreError(
-            f"{folder.path}: holds run {held}, the study asks for {spec.run_id} under the same name (model, data or"
+            f"{folder.path}: holds run {run_id}, the study asks for {spec.run_id} under the same name (model, data or"
             " recipe changed); choose another --out or remove that run"
         )
 

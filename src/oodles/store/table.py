@@ -61,9 +61,9 @@ def read_runs(root: str | Path, test_sets: Sequence[str] | None = None) -> pd.Da
         for number, (run, about, scores) in enumerate(committed_runs(folder, notes)):
             abouts.append(about)
             for score in scores.scores:
-                found = list(wanted.parts(run, score, notes))
-                parts += found
-                owners += [number] * len(found)
+                own = list(wanted.parts(run, score, notes))
+                parts += own
+                owners += [number] * len(own)
         wanted.complain()
     if not parts:
         raise notes.nothing(Path(root), "scores")
@@ -115,7 +115,7 @@ def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd
         for run, _, scores in committed_runs(folder, notes):
             for score in scores.scores:
                 whole = wanted.whole(score)
-                parts = [(one.name, inside) for one, inside, _ in wanted.slices_of(score)]
+                parts = [(subset.name, inside) for subset, inside, _ in wanted.slices_of(score)]
                 frame = read_record(run, score, notes) if whole or parts else None
                 if frame is None:
                     continue
@@ -284,17 +284,17 @@ class Wanted:
                 metrics=score.metrics,
                 chance=self._chance(score),
             )
-        for one, inside, members in self.slices_of(score):
+        for subset, inside, members in self.slices_of(score):
             frame = read_record(folder, score, notes)
             if frame is None:
                 return
             if len(frame) != len(inside):
                 path = self.study.members(score.test_set, score.prompts)
-                notes.add(f"{path}: of another set; lost: {one.name}")
+                notes.add(f"{path}: of another set; lost: {subset.name}")
                 return
             scores = [c for c in frame.columns if c.startswith("score:")]
-            found = Predictions(
-                test_set=one.name,
+            predictions = Predictions(
+                test_set=subset.name,
                 answers=tuple(c.removeprefix("score:") for c in scores),
                 ids=tuple(frame["example"][inside]),
                 scores=frame.loc[inside, scores].to_numpy(np.float64),
@@ -303,14 +303,14 @@ class Wanted:
             train_set = score.test_set if score.role == "in_domain" else ""
             yield _Part(
                 step=score.step,
-                test_set=one.name,
-                role=role_of(one.name, train_set),
+                test_set=subset.name,
+                role=role_of(subset.name, train_set),
                 n=int(inside.sum()),
                 metrics={
-                    k: v for k, v in metrics(found).items() if not np.isnan(v)
+                    k: v for k, v in metrics(predictions).items() if not np.isnan(v)
                 },  # of one label, some are undefined
                 chance=_best_constant(np.array(members.gold)[inside]),
-                about={"slice_of": one.parent, "slice": str(one)},
+                about={"slice_of": subset.parent, "slice": str(subset)},
             )
 
     def whole(self, score: Score) -> bool:
@@ -323,10 +323,10 @@ class Wanted:
             if name.partition("/")[0] != score.test_set:
                 continue
             members = self._members(score)
-            one = resolve_slice(name, members.columns)
-            inside = one.mask(members)
+            subset = resolve_slice(name, members.columns)
+            inside = subset.mask(members)
             if inside.any():
-                yield one, inside, members
+                yield subset, inside, members
 
     def _members(self, score: Score) -> Members:
         if score.prompts not in self.members:

@@ -127,13 +127,13 @@ def total(costs: Iterable[Cost]) -> Cost:
 
 def rows(budget: Budget) -> list[Row]:
     """One row per model, train set, pattern and number of shots."""
-    found = []
+    table = []
     for group in dict.fromkeys(run.group for run in budget.runs):
         runs = [run for run in budget.runs if run.group == group]
         memory = max((run.memory for run in runs if run.memory), key=lambda m: m.total, default=None)
         each = _share(total(run.cost for run in runs), len(runs))
-        found.append(Row(group=group, costs=tuple(run.cost for run in runs), each=each, memory=memory))
-    return found
+        table.append(Row(group=group, costs=tuple(run.cost for run in runs), each=each, memory=memory))
+    return table
 
 
 def _share(cost: Cost, runs: int) -> Cost:
@@ -153,9 +153,9 @@ def budget_of(
 
     `would` says what is left (see `preview`); without it, all is.
     """
-    planned = {one.run: one for one in would}
+    planned = {plan.run: plan for plan in would}
     models, notes = _look_up(grid, say)
-    work = {one.spec.name: one for one in _work(grid, models, done, say)}
+    work = {run.spec.name: run for run in _work(grid, models, done, say)}
     process = resident_bytes() if device_name() == "cpu" else 0  # as in a run: packages and data are loaded
     memory: dict[str, tuple[Memory, Memory]] = {}
     for model, reader in models.items():
@@ -274,7 +274,7 @@ def _work(
         spec, reader, key = job.spec, models[job.spec.model], (job.spec.pattern.name, sampled_alike(job.spec))
         say(f"counting tokens of {spec.name}")
         if key not in rendered:
-            rendered[key] = _keyed(one.prompts for one in grid.test_sets(spec))
+            rendered[key] = _keyed(test_set.prompts for test_set in grid.test_sets(spec))
         own = _keyed([render(spec.pattern, job.draw.examples, SHOTS)] if spec.evaluation.shots else [])
         sizes = {at: reader.size(at, prompts) for at, prompts in (rendered[key] | own).items()}
         taken = frozenset(donors.setdefault(spec.model, {}).keys() & sizes.keys())
@@ -288,7 +288,7 @@ def _keyed(sets: Iterable[PromptSet]) -> dict[tuple[str, str], PromptSet]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _Part:
     """A run, or a part of it."""
 
     kept: Mapping[tuple[str, str], int]  # at how many steps each set is evaluated
@@ -298,19 +298,17 @@ class _Asked:
     files: int  # bytes of what a run writes once
 
 
-def _whole(work: Work) -> _Asked:
+def _whole(work: Work) -> _Part:
     points, steps = len(schedule_of(work.spec)), step_count(work.spec.shots, work.spec.recipe)
-    return _Asked(
-        kept=dict.fromkeys(work.sets, points), taken=work.taken, steps=steps, adapters=points, files=RUN_FILES
-    )
+    return _Part(kept=dict.fromkeys(work.sets, points), taken=work.taken, steps=steps, adapters=points, files=RUN_FILES)
 
 
-def _rest(work: Work, would: Would | None) -> _Asked:
+def _rest(work: Work, would: Would | None) -> _Part:
     """What `oodles run` would do of a run."""
     if would is None:
         return _whole(work)
     missing = Counter(name for _, name in would.missing)
-    return _Asked(
+    return _Part(
         kept={key: missing[key[0]] for key in work.sets},
         taken=frozenset(key for key in work.sets if key[0] in would.taken),
         steps=would.steps,
@@ -319,10 +317,10 @@ def _rest(work: Work, would: Would | None) -> _Asked:
     )
 
 
-def _cost(work: Work, footprint: Footprint | None, asked: _Asked) -> Cost:
+def _cost(work: Work, footprint: Footprint | None, part: _Part) -> Cost:
     recipe = work.spec.recipe
-    times = {key: n - (key in asked.taken) for key, n in asked.kept.items()}  # how often each set is computed
-    seen = passes(work.spec.shots, recipe, asked.steps)
+    times = {key: n - (key in part.taken) for key, n in part.kept.items()}  # how often each set is computed
+    seen = passes(work.spec.shots, recipe, part.steps)
     computed = sum(work.sets[key].computed * n for key, n in times.items())
     sequences = [sequence for example in work.shots.examples for sequence in example["sequences"]]
     trained = seen * sum(len(tokens) for tokens, _ in sequences)
@@ -330,9 +328,9 @@ def _cost(work: Work, footprint: Footprint | None, asked: _Asked) -> Cost:
     arithmetic = footprint.scoring(computed) + footprint.training(trained, answers, recipe) if footprint else math.nan
     slow, fast = (arithmetic / footprint.rate / share if footprint else math.nan for share in UTILISATION)
     return Cost(
-        steps=asked.steps,
+        steps=part.steps,
         evaluations=sum(times.values()),
-        taken_over=len(asked.taken),
+        taken_over=len(part.taken),
         prompts=sum(work.sets[key].prompts * n for key, n in times.items()),
         prompt_tokens=sum(work.sets[key].tokens * n for key, n in times.items()),
         computed_tokens=computed,
@@ -340,19 +338,19 @@ def _cost(work: Work, footprint: Footprint | None, asked: _Asked) -> Cost:
         arithmetic=arithmetic,
         seconds_low=fast,
         seconds_high=slow,
-        disk=_disk(work, asked, footprint),
+        disk=_disk(work, part, footprint),
     )
 
 
-def _disk(work: Work, asked: _Asked, footprint: Footprint | None) -> int:
+def _disk(work: Work, part: _Part, footprint: Footprint | None) -> int:
     """Records of 4 bytes per score and 1 per example, adapters, and what is written around them."""
     evaluation = work.spec.evaluation
     records = sum(
-        asked.kept[key] * (s.prompts * (4 * s.answers + 1) + RECORD_FILE + SCORE_LINE) for key, s in work.sets.items()
+        part.kept[key] * (s.prompts * (4 * s.answers + 1) + RECORD_FILE + SCORE_LINE) for key, s in work.sets.items()
     )
     adapter = _adapter_file(footprint) if footprint else 0
-    checkpoint = adapter * (1 + MOMENTS[work.spec.recipe.optimiser]) * (evaluation.keep_checkpoints and asked.steps > 0)
-    return asked.files + records + asked.adapters * adapter * evaluation.keep_adapters + checkpoint
+    checkpoint = adapter * (1 + MOMENTS[work.spec.recipe.optimiser]) * (evaluation.keep_checkpoints and part.steps > 0)
+    return part.files + records + part.adapters * adapter * evaluation.keep_adapters + checkpoint
 
 
 def _adapter_file(footprint: Footprint) -> int:
@@ -366,12 +364,12 @@ def _memory(footprint: Footprint | None, work: Sequence[Work], process: int) -> 
     """
     if footprint is None:
         return {}
-    largest = max(work, key=lambda one: one.batch[0] * one.batch[1])
+    largest = max(work, key=lambda run: run.batch[0] * run.batch[1])
     recipe, shots = largest.spec.recipe, largest.shots
     training = plain = training_bytes(footprint, shots, largest.batch)
     if recipe.gradient_checkpointing:
         training = training_bytes(footprint, shots, largest.batch, checkpointing=True)
-    batches = {size.batch for one in work for size in one.sets.values()}
+    batches = {size.batch for run in work for size in run.sets.values()}
     scoring = scoring_bytes(footprint, *max(batches, key=lambda batch: batch[0] * batch[1] ** 2))
     width = max(width for _, width in batches)
     there = scoring_bytes(footprint, max(1, _batch_tokens(largest.spec, "cuda") // width), width)
@@ -380,12 +378,12 @@ def _memory(footprint: Footprint | None, work: Sequence[Work], process: int) -> 
         here += round(GAPS * plain)
         scoring *= torch.get_num_threads()  # a batch per core
     adapter = footprint.adapter_bytes * (1 + MOMENTS[recipe.optimiser])
-    share = {one.spec.name: one.batch[0] * one.batch[1] / (largest.batch[0] * largest.batch[1]) for one in work}
+    share = {run.spec.name: run.batch[0] * run.batch[1] / (largest.batch[0] * largest.batch[1]) for run in work}
 
-    def held(process: int, batch: int) -> Memory:
+    def memory_of(process: int, batch: int) -> Memory:
         return Memory(process=process, weights=footprint.weights, adapter=adapter, batch=batch)
 
     return {
-        name: (held(process, max(round(part * here), scoring)), held(0, max(round(part * training), there)))
+        name: (memory_of(process, max(round(part * here), scoring)), memory_of(0, max(round(part * training), there)))
         for name, part in share.items()
     }

@@ -18,7 +18,7 @@ def audit_grid(grid: Grid, *, notes: bool = True, say: Say = lambda _: None) -> 
         models=tuple({job.spec.model: None for job in grid.jobs}),
         train_sets=tuple(grid.study.train_sets),
         evaluation=grid.study.evaluation,
-        draws={name: tuple(found.values()) for name, found in draws.items()},
+        draws={name: tuple(by_hash.values()) for name, by_hash in draws.items()},
         notes=notes,
     )
     return audit(view, say)

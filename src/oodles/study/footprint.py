@@ -296,7 +296,7 @@ class _Attended(torch.autograd.Function):  # type: ignore[misc]
 
 def resident_bytes() -> int:
     """What this process holds now; where the system does not tell, the most it has held."""
-    told = Path("/proc/self/statm")
-    if told.is_file():
-        return int(told.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    statm = Path("/proc/self/statm")
+    if statm.is_file():
+        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return round(memory_gigabytes() * 1e9)

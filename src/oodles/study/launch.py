@@ -120,4 +120,4 @@ def check_place(grid: Grid, root: Path) -> list[str]:
 def members_of(grid: Grid) -> list[Members]:
     """Who belongs to each test set that a study evaluates."""
     specs = {(job.spec.pattern.name, job.spec.train_set): job.spec for job in grid.jobs}.values()
-    return [one.members for spec in specs for one in grid.test_sets(spec)]
+    return [test_set.members for spec in specs for test_set in grid.test_sets(spec)]

@@ -30,8 +30,8 @@ class Share:
 
     @property
     def environment(self) -> dict[str, str]:
-        told = {"OMP_NUM_THREADS": str(self.threads), "TOKENIZERS_PARALLELISM": "false"}
-        return told if self.device is None else {**told, "CUDA_VISIBLE_DEVICES": self.device}
+        variables = {"OMP_NUM_THREADS": str(self.threads), "TOKENIZERS_PARALLELISM": "false"}
+        return variables if self.device is None else {**variables, "CUDA_VISIBLE_DEVICES": self.device}
 
 
 def shares(workers: int, cores: int, devices: Sequence[str]) -> tuple[Share, ...]:
@@ -46,9 +46,9 @@ def shares(workers: int, cores: int, devices: Sequence[str]) -> tuple[Share, ...
 
 def visible_devices() -> tuple[str, ...]:
     """Ids of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES spells them."""
-    told = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if told is not None:
-        return tuple(d for d in told.split(",") if d.strip())
+    setting = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if setting is not None:
+        return tuple(d for d in setting.split(",") if d.strip())
     import torch
 
     return tuple(map(str, range(torch.cuda.device_count())))
@@ -72,12 +72,12 @@ def run_in_workers(grid: Grid, root: Path, workers: int, how: Policy) -> Outcome
     names = tuple(job.spec.name for job in grid.jobs)
     pool: list[_Worker] = []
     for share in shares(min(workers, len(grid.jobs)), len(os.sched_getaffinity(0)), visible_devices()):
-        told, tell = context.Pipe(duplex=False)
+        receiver, sender = context.Pipe(duplex=False)
         with _environment(share.environment):
-            process = context.Process(target=_work, args=(grid.study, names, root, how, tell))
+            process = context.Process(target=_work, args=(grid.study, names, root, how, sender))
             process.start()
-        tell.close()
-        pool.append(_Worker(process, told))
+        sender.close()
+        pool.append(_Worker(process, receiver))
     with Progress(work, grid.study.name) as progress, stop_on_signals() as stop:
         try:
             _listen(pool, progress, stop)
@@ -100,23 +100,23 @@ def run_in_workers(grid: Grid, root: Path, workers: int, how: Policy) -> Outcome
 def _listen(pool: Sequence[_Worker], progress: Progress, stop: Stop) -> None:
     """Until every worker has ended."""
     open_ends = {worker.told: worker for worker in pool}
-    asked = False
+    stopping = False
     while open_ends:
-        if stop and not asked:
-            asked = True
+        if stop and not stopping:
+            stopping = True
             for worker in pool:
                 worker.process.terminate()  # politely: a worker ends at its next safe moment
         for end in wait(list(open_ends), timeout=0.2):
-            told = cast(Connection, end)
+            receiver = cast(Connection, end)
             try:
-                heard = told.recv()
+                heard = receiver.recv()
             except (EOFError, OSError):
-                del open_ends[told]
+                del open_ends[receiver]
                 continue
             if isinstance(heard, OodlesError):
                 raise heard
             if isinstance(heard, Outcome):
-                open_ends[told].outcome = heard
+                open_ends[receiver].outcome = heard
                 continue
             progress.advance(heard.work)
             if heard.text:
@@ -144,7 +144,7 @@ def _together(outcomes: Sequence[Outcome], root: Path, stopped: int) -> Outcome:
     failed = dict(pair for o in outcomes for pair in o.failed)
     settled = {*done, *failed}
     before = dict(pair for o in outcomes for pair in o.failed_before)
-    held = dict(pair for o in outcomes for pair in o.held)
+    holders = dict(pair for o in outcomes for pair in o.held)
     refused = dict(pair for o in outcomes for pair in o.refused)
     return Outcome(
         out=root,
@@ -152,7 +152,7 @@ def _together(outcomes: Sequence[Outcome], root: Path, stopped: int) -> Outcome:
         skipped=tuple(sorted({name for o in outcomes for name in o.skipped} - settled)),
         failed=tuple(failed.items()),
         failed_before=tuple((n, r) for n, r in before.items() if n not in settled),
-        held=tuple((n, who) for n, who in held.items() if n not in settled),
+        held=tuple((n, who) for n, who in holders.items() if n not in settled),
         refused=tuple((n, r) for n, r in refused.items() if n not in settled),
         stopped=stopped,
     )
@@ -188,10 +188,10 @@ def _sent(pipe: Connection, what: Any) -> bool:
 
 
 @contextmanager
-def _environment(told: dict[str, str]) -> Iterator[None]:
+def _environment(variables: dict[str, str]) -> Iterator[None]:
     """For the processes that are started inside."""
-    before = {key: os.environ.get(key) for key in told}
-    os.environ.update(told)
+    before = {key: os.environ.get(key) for key in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:

@@ -39,25 +39,25 @@ class Would:
         return self.action not in ("skip", "leave", "refuse")
 
     def __str__(self) -> str:
-        told = [f"{self.steps} steps"] * bool(self.steps)
-        told += [f"{len(self.missing) - len(self.taken)} evaluations"] * self.works
-        told += [f"{len(self.taken)} taken over"] * bool(self.taken)
-        return ": ".join(filter(None, [self.action, self.reason or ", ".join(told)]))
+        parts = [f"{self.steps} steps"] * bool(self.steps)
+        parts += [f"{len(self.missing) - len(self.taken)} evaluations"] * self.works
+        parts += [f"{len(self.taken)} taken over"] * bool(self.taken)
+        return ": ".join(filter(None, [self.action, self.reason or ", ".join(parts)]))
 
 
 def preview(grid: Grid, root: Path, how: Policy) -> tuple[Would, ...]:
     """Every run of a grid, as one process would go through them; a run that would be tried is taken to succeed."""
     folders = [StudyFolder(root).run(job.spec.name) for job in grid.jobs]
-    found: list[Would] = []
+    planned: list[Would] = []
     for job, folder in zip(grid.jobs, folders, strict=True):
         try:
-            would = _would(job, grid, folder, how, folders, found)
+            would = _would(job, grid, folder, how, folders, planned)
         except DiskError:
             raise
         except StoreError as error:
             would = Would(run=folder.name, action="refuse", reason=str(error))
-        found.append(would)
-    return tuple(found)
+        planned.append(would)
+    return tuple(planned)
 
 
 def work_of(grid: Grid, root: Path) -> float:
@@ -72,7 +72,7 @@ def work_of(grid: Grid, root: Path) -> float:
     work = 0.0
     for job, would in zip(grid.jobs, planned, strict=True):
         if would.works:
-            size = {one.prompts.name: characters(one.prompts) for one in grid.rendered(job)}
+            size = {test_set.prompts.name: characters(test_set.prompts) for test_set in grid.rendered(job)}
             scored = sum(size[name] for _, name in would.missing) - sum(size[name] for name in would.taken)
             work += scored + training_work(job, would.steps)
     return work
@@ -115,14 +115,14 @@ def _taken(
         made = place < len(earlier) and earlier[place].works
         if not made and same_before_training(job.spec, [folder]) is None:
             continue
-        held = {(score.test_set, score.prompts) for score in _at_start(folder)}
-        held |= _hashes(grid, other).items() if made else set()
-        return frozenset(name for name in wanted if (0, name) in missing and (name, wanted[name]) in held)
+        available = {(score.test_set, score.prompts) for score in _at_start(folder)}
+        available |= _hashes(grid, other).items() if made else set()
+        return frozenset(name for name in wanted if (0, name) in missing and (name, wanted[name]) in available)
     return frozenset()
 
 
 def _hashes(grid: Grid, job: PlannedRun) -> dict[str, str]:
-    return {one.prompts.name: one.hash for one in grid.rendered(job)}
+    return {test_set.prompts.name: test_set.hash for test_set in grid.rendered(job)}
 
 
 def _at_start(folder: RunFolder) -> list[Score]:

@@ -44,14 +44,14 @@ def describe_budget(budget: Budget, status: Mapping[str, str]) -> dict[str, Any]
     }
 
 
-def _plain_hours(found: Hours) -> dict[str, Any]:
-    times = {"gpu_hours": found.hours, "low": found.low, "high": found.high, "gpu_hours_fitting": found.fitting}
-    return {**asdict(found.device), **times, "too_large": dict(found.too_large)}
+def _plain_hours(hours: Hours) -> dict[str, Any]:
+    times = {"gpu_hours": hours.hours, "low": hours.low, "high": hours.high, "gpu_hours_fitting": hours.fitting}
+    return {**asdict(hours.device), **times, "too_large": dict(hours.too_large)}
 
 
 def _plain(cost: Cost, memory: Memory | None = None) -> dict[str, Any]:
-    told = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(cost).items()}
-    return {**told, "memory": _plain_memory(memory)} if memory else told
+    fields = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(cost).items()}
+    return {**fields, "memory": _plain_memory(memory)} if memory else fields
 
 
 def _plain_memory(memory: Memory) -> dict[str, int]:
@@ -89,17 +89,17 @@ def table_of_gpus(budget: Budget) -> tuple[list[str], list[list[str]]]:
     runs = Counter(run.group[0] for run in budget.runs)
     cells = [
         [
-            found.name,
-            f"{found.device.memory / 2**30:.0f} GiB",
-            f"{in_units(found.device.rate, 'FLOP')}/s",
-            _rounded(found.hours),
-            f"{_rounded(found.low)} to {_rounded(found.high)}",
-            _rounded(found.fitting),
+            gpu.name,
+            f"{gpu.device.memory / 2**30:.0f} GiB",
+            f"{in_units(gpu.device.rate, 'FLOP')}/s",
+            _rounded(gpu.hours),
+            f"{_rounded(gpu.low)} to {_rounded(gpu.high)}",
+            _rounded(gpu.fitting),
             ", ".join(model if n == runs[model] else f"{model} ({n} of {runs[model]} runs)" for model, n in misfits)
             or "-",
         ]
-        for found in budget.gpus
-        for misfits in [found.too_large.items()]
+        for gpu in budget.gpus
+        for misfits in [gpu.too_large.items()]
     ]
     return columns, cells
 
@@ -127,7 +127,7 @@ def gpu_lines(budget: Budget) -> list[str]:
         " train.gradient_checkpointing, takes less memory",
     ]
     if budget.reported:
-        shares = ", ".join(f"{found.hours / budget.reported:.1%} on {found.name}" for found in budget.gpus)
+        shares = ", ".join(f"{gpu.hours / budget.reported:.1%} on {gpu.name}" for gpu in budget.gpus)
         lines.append(
             f"the study is said to have taken about {budget.reported:,.0f} GPU-hours; this estimate of its grid is"
             f" {shares}: arithmetic alone, with this file's recipe and evaluation points, which are not the study's"

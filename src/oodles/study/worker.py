@@ -114,8 +114,8 @@ def run_missing(grid: Grid, root: Path, how: Policy, listen: Listener, stop: Sto
                     raise
                 except StoreError as error:
                     tally.refused.append((folder.name, str(error)))
-    except Stopped as told:
-        return tally.outcome(root, told.number)
+    except Stopped as stopped:
+        return tally.outcome(root, stopped.number)
     return tally.outcome(root)
 
 
@@ -160,9 +160,9 @@ def decide(spec: RunSpec, rendered: Sequence[Rendered], folder: RunFolder, how: 
     check_spec(folder)
     if status == "done" and not missing_of(spec, rendered, folder) and not (how.verify and is_damaged(folder)):
         return "skip", ""
-    known = sidecar(folder.failed) if status == "failed" and not how.retry else None
-    if known:  # a damaged one says nothing: the run is tried again
-        return "failed before", str(known.get("reason"))
+    failure = sidecar(folder.failed) if status == "failed" and not how.retry else None
+    if failure:  # a damaged one says nothing: the run is tried again
+        return "failed before", str(failure.get("reason"))
     return "run", ""
 
 
@@ -180,8 +180,8 @@ def _try(task: RunTask, verify: bool) -> str | None:
         for lost in mend_scores(folder, missing=verify):
             log_line(folder, lost)
         run_one(replace(task, listener=heard))
-    except Stopped as told:
-        log_line(folder, str(told))
+    except Stopped as stopped:
+        log_line(folder, str(stopped))
         raise
     except StoreError:
         raise  # the disk's or the folder's fault, not the run's

@@ -70,7 +70,7 @@ class Provenance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Rows:
     """The rows of a split as a `datasets.Dataset`, and where they were."""
 
     dataset: Any
@@ -78,7 +78,7 @@ class _Found:
     revision: str | None = None
 
 
-_Way = tuple[str, Callable[[], _Found]]  # a way to the rows, with the name it has in messages
+_Way = tuple[str, Callable[[], _Rows]]  # a way to the rows, with the name it has in messages
 
 
 class _FailedError(Exception):
@@ -110,28 +110,28 @@ def provenance_of(target: Path) -> Provenance | None:
     if not path.is_file():
         return None
     try:
-        held = read_sealed(path, advice="remove it and fetch the set again")
+        record = read_sealed(path, advice="remove it and fetch the set again")
     except StoreError as error:
         raise DataError(str(error)) from None
     kinds = {"str": str, "int": int, "str | None": str | None}
     expected = {f.name: kinds[str(f.type)] for f in fields(Provenance)}
-    wrong = [name for name, kind in expected.items() if name not in held or not isinstance(held[name], kind)]
-    wrong += sorted(set(held) - set(expected))
+    wrong = [name for name, kind in expected.items() if name not in record or not isinstance(record[name], kind)]
+    wrong += sorted(set(record) - set(expected))
     if wrong:
         raise DataError(f"{path}: damaged at {', '.join(wrong)}; remove it and fetch the set again")
-    return Provenance(**held)
+    return Provenance(**record)
 
 
 def matches(provenance: Provenance, source: Source) -> bool:
     """Whether a file holds what a source asks for."""
-    held = (provenance.hub, provenance.config, provenance.split, provenance.asked_revision)
-    return held == (source.hub, source.config, source.split, source.revision)
+    fetched = (provenance.hub, provenance.config, provenance.split, provenance.asked_revision)
+    return fetched == (source.hub, source.config, source.split, source.revision)
 
 
 # finding the rows
 
 
-def _find(source: Source, hub: str, target: Path, where: str, say: Say) -> _Found:
+def _find(source: Source, hub: str, target: Path, where: str, say: Say) -> _Rows:
     """The first way to the rows that works; if none does, one error that names them all."""
     off = None if Path(hub).is_dir() else _switched_off()
     ways, failures = _ways(source, hub, target, where, say), []
@@ -139,10 +139,10 @@ def _find(source: Source, hub: str, target: Path, where: str, say: Say) -> _Foun
     while ways:
         name, way = ways.pop(0)
         try:
-            found = way()
+            rows = way()
             if name == "cache":
-                say(f"{where}: {hub} from the libraries' cache, commit {(found.revision or 'unknown')[:12]}")
-            return found
+                say(f"{where}: {hub} from the libraries' cache, commit {(rows.revision or 'unknown')[:12]}")
+            return rows
         except _FailedError as failure:
             if off:
                 raise DataError(f"{where}: {failure} and the hub is switched off ({off}); {_carry(where)}") from None
@@ -177,12 +177,12 @@ def _carry(where: str) -> str:
     )
 
 
-def _from_folder(source: Source, hub: str) -> _Found:
+def _from_folder(source: Source, hub: str) -> _Rows:
     """A folder laid out like a repository; absolute, so that none can be taken for one of the library's own loaders."""
-    return _Found(dataset=_load(str(Path(hub).resolve()), source.config, source), origin=hub)
+    return _Rows(dataset=_load(str(Path(hub).resolve()), source.config, source), origin=hub)
 
 
-def _from_hub(source: Source, hub: str, where: str, say: Say) -> _Found:
+def _from_hub(source: Source, hub: str, where: str, say: Say) -> _Rows:
     """Exactly one commit: the one asked for, or the one that is current now."""
     if not HUB_ID.fullmatch(hub):
         raise _FailedError("no such folder, and not an id such as org/name")
@@ -195,15 +195,15 @@ def _from_hub(source: Source, hub: str, where: str, say: Say) -> _Found:
         dataset = _load_converted(source, hub, commit, files)  # a commit of the converted branch was asked for
     else:
         dataset = _load(hub, source.config, source, revision=commit)
-    return _Found(dataset=_at(commit, dataset), origin="hub", revision=commit)
+    return _Rows(dataset=_at(commit, dataset), origin="hub", revision=commit)
 
 
-def _from_converted(source: Source, hub: str, where: str, say: Say) -> _Found:
+def _from_converted(source: Source, hub: str, where: str, say: Say) -> _Rows:
     """The Parquet copy that the hub itself has made of a repository."""
     commit, files = _ask(source, hub, CONVERTED)
     say(f"{where}: {hub} is a loading script; its Parquet branch at commit {commit[:12]}")
     dataset = _load_converted(source, hub, commit, files)
-    return _Found(dataset=_at(commit, dataset), origin=f"hub {CONVERTED}", revision=commit)
+    return _Rows(dataset=_at(commit, dataset), origin=f"hub {CONVERTED}", revision=commit)
 
 
 def _load_converted(source: Source, hub: str, commit: str, files: Sequence[str]) -> Any:
@@ -211,8 +211,8 @@ def _load_converted(source: Source, hub: str, commit: str, files: Sequence[str])
     configs = sorted({path.split("/")[0] for path in files if path.endswith(".parquet")})
     config = source.config or (configs[0] if len(configs) == 1 else None)
     if config not in configs:
-        asked = f"not '{config}'" if config else "and the suite names none"
-        raise _FailedError(f"it holds the configurations {', '.join(configs) or '(none)'}, {asked}")
+        mismatch = f"not '{config}'" if config else "and the suite names none"
+        raise _FailedError(f"it holds the configurations {', '.join(configs) or '(none)'}, {mismatch}")
     parts = [m for m in map(CONVERTED_FILE.fullmatch, files) if m is not None and m["config"] == config]
     splits, wanted = {m["split"] for m in parts}, SPLIT_NAME.findall(str(source.split))
     if parts and not set(wanted) <= splits:
@@ -223,7 +223,7 @@ def _load_converted(source: Source, hub: str, commit: str, files: Sequence[str])
     return _load(hub, None, source, revision=commit, data_files=chosen)
 
 
-def _from_cache(source: Source, hub: str) -> _Found:
+def _from_cache(source: Source, hub: str) -> _Rows:
     """What the libraries have kept of a data set; nothing is asked of the network."""
     # a converted branch is kept under the name "default", whatever the suite calls the configuration
     names = dict.fromkeys([source.config, source.config and "default"])
@@ -243,7 +243,7 @@ def _from_cache(source: Source, hub: str) -> _Found:
         if source.revision not in (None, commit):
             reason = f"'{hub}' is in the cache at commit {commit or 'unknown'}, not at {source.revision},"
             continue
-        return _Found(dataset=dataset, origin=f"hub {CONVERTED}" if converted else "hub", revision=commit)
+        return _Rows(dataset=dataset, origin=f"hub {CONVERTED}" if converted else "hub", revision=commit)
     raise _FailedError(reason)
 
 
@@ -252,9 +252,9 @@ def _load_cached(hub: str, config: str | None, source: Source) -> Any:
     from datasets.packaged_modules.cache.cache import Cache
 
     if source.revision and COMMIT.fullmatch(source.revision):
-        kept = {"cache_dir": _tables(), "repo_id": hub, "dataset_name": hub.split("/")[-1], "version": "0.0.0"}
+        location = {"cache_dir": _tables(), "repo_id": hub, "dataset_name": hub.split("/")[-1], "version": "0.0.0"}
         try:
-            return Cache(config_name=config, hash=source.revision, **kept).as_dataset(split=source.split)
+            return Cache(config_name=config, hash=source.revision, **location).as_dataset(split=source.split)
         except Exception as error:  # not there, or not whole
             logging.getLogger(__name__).debug("%s: %s", hub, error)
     return _load(hub, config, source)
@@ -405,9 +405,9 @@ def _commit_of(dataset: Any) -> str | None:
 
 def _at(commit: str, dataset: Any) -> Any:
     """The data set, if it is of this commit: the library takes any other from its cache when the hub fails it."""
-    found = _commit_of(dataset)
-    if found not in (commit, None):
-        raise _FailedError(f"the connection broke off, and the cache holds commit {found} instead of {commit}")
+    cached = _commit_of(dataset)
+    if cached not in (commit, None):
+        raise _FailedError(f"the connection broke off, and the cache holds commit {cached} instead of {commit}")
     return dataset
 
 
@@ -428,12 +428,12 @@ def _hub_off() -> Iterator[None]:
     import datasets
     from huggingface_hub import constants
 
-    held = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE
+    before = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
     try:
         yield
     finally:
-        constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE = held
+        constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE = before
 
 
 @contextmanager
@@ -463,7 +463,7 @@ def _quiet_libraries(where: str) -> Iterator[None]:
 # the fallback
 
 
-def _from_fallback(fallback: Fallback, target: Path, where: str, say: Say) -> _Found:
+def _from_fallback(fallback: Fallback, target: Path, where: str, say: Say) -> _Rows:
     """The rows of a public file with a known hash: tab-separated, a header, quotation marks as plain text."""
     import datasets
 
@@ -471,13 +471,13 @@ def _from_fallback(fallback: Fallback, target: Path, where: str, say: Say) -> _F
         target.parent.mkdir(parents=True, exist_ok=True)
     # a file without a name, gone whatever ends this process
     with disk_errors(target), tempfile.TemporaryFile(dir=target.parent) as scratch:
-        found = _download(fallback.url, scratch, target, where, say)
-        if found != fallback.sha256.lower():
-            raise _FailedError(f"its sha256 is {found}, expected {fallback.sha256.lower()}; it was not kept")
+        digest = _download(fallback.url, scratch, target, where, say)
+        if digest != fallback.sha256.lower():
+            raise _FailedError(f"its sha256 is {digest}, expected {fallback.sha256.lower()}; it was not kept")
         columns = _columns(scratch, fallback)
     kinds = {name: "int64" if name == "label" and fallback.labels else "string" for name in columns}
     features = datasets.Features({name: datasets.Value(kind) for name, kind in kinds.items()})
-    return _Found(dataset=datasets.Dataset.from_dict(columns, features=features), origin=masked(fallback.url))
+    return _Rows(dataset=datasets.Dataset.from_dict(columns, features=features), origin=masked(fallback.url))
 
 
 def _download(url: str, scratch: IO[bytes], target: Path, where: str, say: Say) -> str:
@@ -485,7 +485,7 @@ def _download(url: str, scratch: IO[bytes], target: Path, where: str, say: Say) 
     if not url.startswith(("https://", "http://")):
         raise _FailedError("not an https:// address")
     request = urllib.request.Request(url, headers={"User-Agent": "oodles"})
-    digest, done, said = hashlib.sha256(), 0, time.monotonic()
+    digest, done, reported = hashlib.sha256(), 0, time.monotonic()
     try:
         with urllib.request.urlopen(request, timeout=STALL) as answer:
             size = int(answer.headers.get("Content-Length") or 0)
@@ -498,8 +498,8 @@ def _download(url: str, scratch: IO[bytes], target: Path, where: str, say: Say) 
                 digest.update(chunk)
                 done += len(chunk)
                 _check_size(done)
-                if time.monotonic() - said >= SAY_EVERY:
-                    said = time.monotonic()
+                if time.monotonic() - reported >= SAY_EVERY:
+                    reported = time.monotonic()
                     say(f"{where}: {_megabytes(done)}{total}")
     except urllib.error.HTTPError as error:
         raise _FailedError(f"answers {error.code} {error.reason}") from None
@@ -553,12 +553,12 @@ def _numbered(labels: Sequence[str] | None, numbers: Mapping[str, int]) -> list[
 # keeping the rows
 
 
-def _keep(found: _Found, source: Source, target: Path) -> Provenance:
+def _keep(rows: _Rows, source: Source, target: Path) -> Provenance:
     """Write both files aside, then let them appear, the provenance last: it never speaks of another file."""
     beside = target.with_suffix(".json")
     with put(beside) as note, put(target) as aside:
         with aside.open("wb") as handle:
-            found.dataset.to_parquet(handle)
+            rows.dataset.to_parquet(handle)
         with aside.open("rb") as handle:
             digest = hashlib.file_digest(handle, "sha256").hexdigest()
         provenance = Provenance(
@@ -566,9 +566,9 @@ def _keep(found: _Found, source: Source, target: Path) -> Provenance:
             config=source.config,
             split=str(source.split),
             asked_revision=source.revision,
-            revision=found.revision,
-            origin=found.origin,
-            rows=found.dataset.num_rows,
+            revision=rows.revision,
+            origin=rows.origin,
+            rows=rows.dataset.num_rows,
             sha256=digest,
         )
         note.write_text(json.dumps(asdict(provenance), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

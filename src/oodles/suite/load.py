@@ -108,8 +108,8 @@ def _data_folder(given: str | Path) -> str:
     """The folder with copies of hub data sets: as given, else from the environment."""
     folder = str(given or os.environ.get("OODLES_DATA", ""))
     if folder and not Path(folder).is_dir():
-        told = "--data" if given else "OODLES_DATA"
-        raise ConfigError(f"{told} {folder}: no such folder; expected one with <test set>/<split>.parquet files")
+        origin = "--data" if given else "OODLES_DATA"
+        raise ConfigError(f"{origin} {folder}: no such folder; expected one with <test set>/<split>.parquet files")
     return folder
 
 
@@ -177,12 +177,12 @@ def _check_set(suite: Suite, data: DataSet, where: str) -> None:
     both = set(data.labels) & set(data.drop)
     if both:
         raise ConfigError(f"{where}: label '{both.pop()}' is both mapped and dropped; choose one")
-    known = {*data.labels, *data.drop}
+    labels = {*data.labels, *data.drop}
     for label in data.expect:
-        if label not in known:
-            raise ConfigError(f"{where}: expect names label '{label}'; {nearest(label, known)}")
+        if label not in labels:
+            raise ConfigError(f"{where}: expect names label '{label}'; {nearest(label, labels)}")
     for raw, name in data.label_names.items():
-        if name not in known:
+        if name not in labels:
             raise ConfigError(f"{where}: label_names calls '{raw}' '{name}', which is neither mapped nor dropped")
 
 

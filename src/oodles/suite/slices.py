@@ -80,11 +80,11 @@ def members_of(prompts: PromptSet, examples: Sequence[Example], pattern: str = "
 def _items(examples: Sequence[Example], item: str) -> dict[str, int]:
     """The item of each example, by its id: the place of the first example that has the same value."""
     first: dict[str, int] = {}
-    found = {}
+    items = {}
     for place, example in enumerate(examples):
         value = example.slices.get(item) or example.fields.get(item) or None
-        found[example.id] = place if value is None else first.setdefault(value, place)
-    return found
+        items[example.id] = place if value is None else first.setdefault(value, place)
+    return items
 
 
 def strata_of(columns: Mapping[str, Sequence[str]], items: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -119,8 +119,8 @@ def strata_of(columns: Mapping[str, Sequence[str]], items: npt.NDArray[np.int64]
 
 def _codes(columns: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
     """Numbers for the combinations of values, in the order in which they appear."""
-    known: dict[tuple[str, ...], int] = {}
-    return np.array([known.setdefault(row, len(known)) for row in zip(*columns, strict=True)], dtype=np.int64)
+    codes: dict[tuple[str, ...], int] = {}
+    return np.array([codes.setdefault(row, len(codes)) for row in zip(*columns, strict=True)], dtype=np.int64)
 
 
 def slice_columns(examples: Sequence[Example]) -> dict[str, list[str]]:
@@ -144,29 +144,31 @@ def resolve_slice(name: str, columns: Mapping[str, Sequence[str]]) -> Slice:
     """
     parent, _, rest = name.partition("/")
     values = {column: set(cells) for column, cells in columns.items()}
-    found = _match(rest, values)
-    if not found:
-        known = sorted({value for cells in values.values() for value in cells})
-        close = nearest(rest, known) if len(known) <= 40 or "did you" in nearest(rest, known) else ""
+    matches = _match(rest, values)
+    if not matches:
+        choices = sorted({value for cells in values.values() for value in cells})
+        close = nearest(rest, choices) if len(choices) <= 40 or "did you" in nearest(rest, choices) else ""
         raise ConfigError(f"test set '{name}': no such slice of '{parent}'; {close or 'see oodles suites --slices'}")
-    if len(found) > 1:
-        ways = " or ".join(f"{parent}/{column}={value}" for column, value in (next(iter(f.items())) for f in found[:2]))
+    if len(matches) > 1:
+        ways = " or ".join(
+            f"{parent}/{column}={value}" for column, value in (next(iter(f.items())) for f in matches[:2])
+        )
         raise ConfigError(f"test set '{name}' may mean {ways}; say which column")
-    return Slice(name=name, parent=parent, values=found[0])
+    return Slice(name=name, parent=parent, values=matches[0])
 
 
 def _match(rest: str, values: Mapping[str, set[str]]) -> list[dict[str, str]]:
     """All ways to read `rest` as values joined by slashes; a value may hold a slash itself."""
-    found = []
+    matches = []
     for column, cells in values.items():
         for value in cells:
             for written in (value, f"{column}={value}"):
                 if rest == written:
-                    found.append({column: value})
+                    matches.append({column: value})
                 elif rest.startswith(written + "/"):
                     others = {c: v for c, v in values.items() if c != column}
-                    found += [{column: value, **more} for more in _match(rest[len(written) + 1 :], others)]
-    unique = {tuple(sorted(f.items())): f for f in found}
+                    matches += [{column: value, **more} for more in _match(rest[len(written) + 1 :], others)]
+    unique = {tuple(sorted(f.items())): f for f in matches}
     return list(unique.values())
 
 

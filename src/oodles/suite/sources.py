@@ -85,8 +85,8 @@ _kept: dict[str, tuple[tuple[Example, ...], Origin]] = {}
 
 def _load(suite: Suite, data: DataSet) -> tuple[tuple[Example, ...], Origin]:
     path = locate(suite, data)
-    known = None if path is None else path.stat() if path.is_file() else None
-    stamp = [str(path), known.st_mtime_ns, known.st_size] if known else None
+    status = None if path is None else path.stat() if path.is_file() else None
+    stamp = [str(path), status.st_mtime_ns, status.st_size] if status else None
     key = content_hash([suite.name, asdict(data), stamp]) if stamp or data.source.generator else None
     if key is None or key not in _kept:
         loaded = _examples(_read(suite, data, path), data, f"{suite.name}/{data.name}", path)
@@ -111,9 +111,9 @@ def locate(suite: Suite, data: DataSet) -> Path | None:
                 path = folder / data.name / f"{source.split}{suffix}"
                 if path.is_file():
                     return path
-    kept = cached(suite, data)
-    held = provenance_of(kept) if kept.is_file() else None
-    return kept if held is not None and matches(held, source) else None
+    copy = cached(suite, data)
+    provenance = provenance_of(copy) if copy.is_file() else None
+    return copy if provenance is not None and matches(provenance, source) else None
 
 
 def cached(suite: Suite, data: DataSet) -> Path:
@@ -123,25 +123,25 @@ def cached(suite: Suite, data: DataSet) -> Path:
 
 def fetch_sets(suite: Suite, folder: Path | None, say: Callable[[str], None]) -> list[tuple[DataSet, Path, Provenance]]:
     """Copy all hub data sets of a suite to a folder (or the cache); what is there already is left as it is."""
-    found = []
+    fetched = []
     for data in (*suite.train_sets.values(), *suite.test_sets.values()):
         if data.source.hub is None:
             continue
         where = f"{suite.name}/{data.name}"
         path = cached(suite, data) if folder is None else folder / data.name / f"{data.source.split}.parquet"
-        held = provenance_of(path) if path.is_file() else None
-        stranger = held is None or not matches(held, data.source)
+        provenance = provenance_of(path) if path.is_file() else None
+        stranger = provenance is None or not matches(provenance, data.source)
         if folder is not None and path.is_file() and stranger:
             raise DataError(
                 f"{where}: {path} is there and no copy of {data.source.hub}; choose another --to or remove it"
             )
-        if held is None or stranger:
+        if provenance is None or stranger:
             say(f"{where}: fetching {data.source.hub} {data.source.config or ''} {data.source.split}")
-            held = bring(data.source, path, where, say)
-        found.append((data, path, held))
-    if not found:
+            provenance = bring(data.source, path, where, say)
+        fetched.append((data, path, provenance))
+    if not fetched:
         raise DataError(f"suite {suite.name}: nothing to fetch; none of its sets comes from the hub")
-    return found
+    return fetched
 
 
 # reading
@@ -204,9 +204,9 @@ def _examples(rows: Rows, data: DataSet, where: str, path: Path | None) -> tuple
     fields = {k: v for k, v in data.columns.items() if k not in ("label", "id")} or {
         name: name for name in rows.columns if name not in (label_column, id_column, *data.slices)
     }
-    known = (*fields, *data.slices)
-    if data.item and data.item not in known:
-        raise DataError(f"{place}: item is '{data.item}', expected a field or slice; {nearest(data.item, known)}")
+    names = (*fields, *data.slices)
+    if data.item and data.item not in names:
+        raise DataError(f"{place}: item is '{data.item}', expected a field or slice; {nearest(data.item, names)}")
     texts = {name: _texts(rows, column, place, keep) for name, column in fields.items()}
     slices = {name: _texts(rows, name, place, keep) for name in data.slices}
     has_ids = id_column in rows.columns or "id" in data.columns
@@ -216,19 +216,19 @@ def _examples(rows: Rows, data: DataSet, where: str, path: Path | None) -> tuple
         for number, identity, row, part in zip(keep, ids, _by_row(texts, keep), _by_row(slices, keep), strict=True)
     )
     _check(examples, data, place)
-    held = provenance_of(path) if path is not None and data.source.hub is not None else None
+    provenance = provenance_of(path) if path is not None and data.source.hub is not None else None
     origin = Origin(
         origin=rows.origin,
-        revision=held.revision if held and path and _is_copy(path, held) else None,
+        revision=provenance.revision if provenance and path and _is_copy(path, provenance) else None,
         counts=dict(Counter(labels)),
         class_names=rows.class_names.get(label_column, ()),
     )
     return examples, origin
 
 
-def _is_copy(path: Path, held: Provenance) -> bool:
+def _is_copy(path: Path, provenance: Provenance) -> bool:
     """Whether a file is still what its provenance speaks of."""
-    return hashlib.sha256(path.read_bytes()).hexdigest() == held.sha256
+    return hashlib.sha256(path.read_bytes()).hexdigest() == provenance.sha256
 
 
 def _by_row(columns: dict[str, list[str]], keep: Sequence[int]) -> Iterator[dict[str, str]]:
@@ -260,13 +260,13 @@ def _texts(rows: Rows, column: str, place: str, keep: Sequence[int] | None = Non
     if name not in rows.columns:
         raise DataError(f"{place}: no column '{column}'; {nearest(column, (*rows.columns, *rows.unread))}")
     cells = rows.columns[name]
-    found = []
+    texts = []
     for number in range(rows.size) if keep is None else keep:
         value = cells[number]
         if inside:
             value = _inside(value, inside)
         if isinstance(value, str):
-            found.append(value)
+            texts.append(value)
         elif value is ABSENT:
             raise DataError(f"{place} row {number + 1}: no '{column}' there; fill it or remove the row")
         elif value is None or value != value:
@@ -275,8 +275,8 @@ def _texts(rows: Rows, column: str, place: str, keep: Sequence[int] | None = Non
             kind = {dict: "a table", list: "a list", bytes: "bytes"}[type(value)]
             raise DataError(f"{place} row {number + 1}: column '{column}' holds {kind}, expected text; e.g. {column}.0")
         else:
-            found.append(str(value))
-    return found
+            texts.append(str(value))
+    return texts
 
 
 def _inside(value: Any, steps: Sequence[str]) -> Any:

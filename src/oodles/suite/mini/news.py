@@ -107,7 +107,7 @@ def factory(rng: Random) -> Item:
 
 def rescue(rng: Random) -> Item:
     """Walkers are lost and found."""
-    count, day, found = (
+    count, day, finder = (
         two(rng, NUMBERS),
         two(rng, DAYS),
         two(rng, ("a farmer", "a pilot", "a hunter", "a fisherman", "a shepherd")),
@@ -117,14 +117,14 @@ def rescue(rng: Random) -> Item:
     premise = (
         f"Rescue teams said on {day[0]} that {count[0]} missing walkers "
         f"had been found alive after {nights[0]} nights in a {place[0]}. "
-        f"They were cold and hungry but unhurt. It was {found[0]} who first saw them"
+        f"They were cold and hungry but unhurt. It was {finder[0]} who first saw them"
     )
     return asked(
         rng,
         premise,
         ("there were {} missing walkers", count),
         ("the walkers were found in a {}", place),
-        ("{} was the first to see the walkers", found),
+        ("{} was the first to see the walkers", finder),
         ("the walkers were missing for {} nights", nights),
     )
 

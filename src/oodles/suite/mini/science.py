@@ -177,8 +177,8 @@ def animal_class(rng: Random) -> Item:
     kind, other = two(rng, tuple(CLASSES))
     animal = rng.choice(MEMBERS[kind])
     premise = rng.choice(("{a} are {k}, and all {k} {f}", "all {k} {f}, and {a} are {k}"))
-    told = premise.format(a=animal, k=kind, f=CLASSES[kind])
-    return item(told, f"{animal} {CLASSES[kind]}", f"{animal} {CLASSES[other]}")
+    text = premise.format(a=animal, k=kind, f=CLASSES[kind])
+    return item(text, f"{animal} {CLASSES[kind]}", f"{animal} {CLASSES[other]}")
 
 
 def habitat(rng: Random) -> Item:
@@ -218,9 +218,9 @@ def day_night(rng: Random) -> Item:
 
 def animal_scale(rng: Random) -> Item:
     """Weight, length of life and speed of animals."""
-    told, more, less, scale = rng.choice(SCALES)
+    text, more, less, scale = rng.choice(SCALES)
     low, high = _ranked(rng, scale)
-    return _compared(rng, told.format(high, low), low, high, (f"{{}} {more} than {{}}", f"{{}} {less} than {{}}"))
+    return _compared(rng, text.format(high, low), low, high, (f"{{}} {more} than {{}}", f"{{}} {less} than {{}}"))
 
 
 def planet_order(rng: Random) -> Item:
@@ -244,7 +244,7 @@ def planet_size(rng: Random) -> Item:
 
 def material_scale(rng: Random) -> Item:
     """Melting point, density and hardness of materials."""
-    told, more, less, scale = rng.choice(
+    text, more, less, scale = rng.choice(
         (
             (
                 "{} melts at a higher temperature than {}",
@@ -257,7 +257,7 @@ def material_scale(rng: Random) -> Item:
         )
     )
     low, high = _ranked(rng, scale)
-    return _compared(rng, told.format(high, low), low, high, (f"{{}} {more} than {{}}", f"{{}} {less} than {{}}"))
+    return _compared(rng, text.format(high, low), low, high, (f"{{}} {more} than {{}}", f"{{}} {less} than {{}}"))
 
 
 def legs(rng: Random) -> Item:
@@ -281,10 +281,10 @@ def tree_leaves(rng: Random) -> Item:
     """Bare or green in winter."""
     bare, green = "lose all their leaves in autumn", "stay green all through the year"
     kind = rng.randrange(2)
-    tree, told = rng.choice(LEAVES[kind]), (bare, green)[kind]
+    tree, sight = rng.choice(LEAVES[kind]), (bare, green)[kind]
     seen = ("are bare in winter", "are green in winter")
     where = rng.choice(("in cool climates ", "in northern gardens ", "in cold countries "))
-    return item(f"{where}{tree} {told}", f"{tree} {seen[kind]}", f"{tree} {seen[1 - kind]}")
+    return item(f"{where}{tree} {sight}", f"{tree} {seen[kind]}", f"{tree} {seen[1 - kind]}")
 
 
 def matter(rng: Random) -> Item:
@@ -300,12 +300,12 @@ def crops(rng: Random) -> Item:
     """Under the ground or on trees."""
     kind = rng.randrange(2)
     crop = rng.choice(CROPS[kind])
-    told = (
+    texts = (
         ("{} are dug out of the soil at harvest", "{} form under the soil"),
         ("{} are picked from branches", "{} hang from the branches of trees"),
     )
     where = ("grow below the ground", "grow on trees")
-    return item(rng.choice(told[kind]).format(crop), f"{crop} {where[kind]}", f"{crop} {where[1 - kind]}")
+    return item(rng.choice(texts[kind]).format(crop), f"{crop} {where[kind]}", f"{crop} {where[1 - kind]}")
 
 
 def magnet(rng: Random) -> Item:
