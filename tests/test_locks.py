@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -340,3 +342,40 @@ def test_a_dead_succession_is_succeeded(tmp_path: Path, depth: int) -> None:
     assert take(path) is None
     assert read_lock(path) == Holder.me()
     assert [p.name for p in tmp_path.iterdir()] == ["run.json"]
+
+
+@pytest.fixture
+def no_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulated: a file system without hard links, such as exFAT."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+
+
+@pytest.mark.usefixtures("no_links")
+def test_locks_work_without_hard_links(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    assert take(path) is None
+    assert read_lock(path) == Holder.me()
+    assert take(path) == Holder.me()
+    release(path)
+    assert not path.exists()
+    elsewhere = holder_elsewhere(path)
+    assert take(path) is not None
+    elsewhere.kill()
+    elsewhere.wait()
+    assert take(path) is None  # succeeded
+    assert [p.name for p in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_a_lock_that_is_being_written_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    take(path)
+    text = path.read_bytes()
+    path.write_bytes(b"")
+    writer = threading.Timer(0.2, path.write_bytes, [text])
+    writer.start()
+    assert read_lock(path) == Holder.me()
+    writer.join()

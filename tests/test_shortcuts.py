@@ -170,3 +170,40 @@ def test_the_real_model_shares_in_half_precision(smollm2: Path, smollm2_tokenize
     assert shares(plan)
     found = scoring.execute(model, plan)
     assert np.unique(found).size > 0.9 * found.size  # of 28 logits rounded to .0625, many are equal
+
+
+def test_flash_attention_gets_no_packed_rows(tokenizer: Any) -> None:
+    """Simulated: a kernel that cannot read a mask per row, as FlashAttention's cannot; it fails with an IndexError."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    from transformers.masking_utils import sdpa_mask
+
+    def attend(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **rest: Any) -> Any:
+        if attention_mask is not None and attention_mask.ndim == 4 and attention_mask.dtype != torch.bool:
+            raise IndexError("too many indices for a mask")
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **rest)
+
+    AttentionInterface.register("flash_simulated", attend)
+    AttentionMaskInterface.register("flash_simulated", sdpa_mask)
+    (prompts,) = mini("news")
+    plain = scoring.score(tiny("llama"), tokenizer, prompts)
+    model = tiny("llama")
+    model.config._attn_implementation_internal = "flash_simulated"  # its setter would ask for the kernel
+    assert not shares(scoring.prepare(model, tokenizer, prompts))
+    assert np.allclose(scoring.score(model, tokenizer, prompts), plain, atol=1e-4)
+
+
+@pytest.mark.parametrize("where", ["cpu", "disk"])
+def test_offloaded_weights_are_scored_alike(where: str, tokenizer: Any, tmp_path: Path) -> None:
+    """Between two uses such weights are on the meta device, the head's among them."""
+    import accelerate
+
+    (prompts,) = mini("news")
+    plain = scoring.score(tiny("llama"), tokenizer, prompts)
+    model = tiny("llama")
+    if where == "cpu":
+        accelerate.cpu_offload(model, execution_device=torch.device("cpu"))
+    else:
+        accelerate.disk_offload(model, tmp_path, execution_device=torch.device("cpu"))
+    assert all(p.is_meta for p in model.parameters())
+    assert np.allclose(scoring.score(model, tokenizer, prompts), plain, atol=1e-4)

@@ -79,7 +79,21 @@ def hidden_states(model: Any, **inputs: Any) -> torch.Tensor:
 
 
 def device_of(model: torch.nn.Module) -> torch.device:
-    return next(model.parameters()).device
+    """The device that takes the inputs. Weights that accelerate offloads are on the meta device between two uses."""
+    import torch
+
+    hook = getattr(model, "_hf_hook", None) or getattr(causal_lm(model), "_hf_hook", None)
+    device = getattr(hook, "execution_device", None)
+    if device is None:
+        device = next(model.parameters()).device
+    return torch.device("cpu") if torch.device(device).type == "meta" else torch.device(device)
+
+
+def takes_masks(model: Any) -> bool:
+    """Whether attention takes a mask of its own for every row: FlashAttention takes none, and packed rows need one."""
+    config = causal_lm(model).config
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    return "flash" not in str(getattr(text, "_attn_implementation", None) or "")
 
 
 @contextmanager
@@ -139,7 +153,7 @@ def _all_logits(matrix: Any, hidden: torch.Tensor) -> torch.Tensor:
 def answer_logits(head: Any, hidden: torch.Tensor, tokens: Sequence[int]) -> torch.Tensor:
     """The logits of some tokens, in fp32 at least: only their rows of the head are multiplied."""
     chosen = list(tokens)
-    values = _at_least_single(hidden) @ _at_least_single(head.weight[chosen]).T
+    values = _at_least_single(hidden.to(head.weight.device)) @ _at_least_single(head.weight[chosen]).T
     return values if head.bias is None else values + _at_least_single(head.bias[chosen])
 
 
@@ -148,10 +162,14 @@ def _at_least_single(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def head_is_matrix(model: Any) -> bool:
-    """Whether the head is a bare matrix: one with an adapter is not, although a fresh adapter adds nothing."""
+    """Whether the head is a bare matrix that is in memory.
+
+    A head with an adapter is not, although a fresh adapter adds nothing; nor is one that accelerate offloads.
+    """
     import torch
 
-    return type(head_of(model)) is torch.nn.Linear
+    head = head_of(model)
+    return type(head) is torch.nn.Linear and not head.weight.is_meta
 
 
 def head_is_plain(model: Any, tokens: torch.Tensor) -> bool:
@@ -164,6 +182,7 @@ def head_is_plain(model: Any, tokens: torch.Tensor) -> bool:
         except (TypeError, RuntimeError, AttributeError):
             return False  # e.g. no head, or no hidden states
         full = causal_lm(model)(input_ids=tokens, use_cache=False).logits[:, -1]
+    full = full.to(plain.device)
     return float((plain - full).abs().max()) <= AGREEMENT * max(1.0, float(full.abs().max()))
 
 
@@ -202,7 +221,7 @@ def _rows_of_head(model: Any, plan: Plan, batch: Sequence[Row]) -> Iterator[tupl
     head = head_of(model)
     if plan.answer_tokens is not None:
         values = answer_logits(head, wanted, plan.answer_tokens)
-        yield from zip((i for i, _ in sizes), values.double().cpu().numpy(), strict=True)
+        yield from zip((i for i, _ in sizes), values.cpu().double().numpy(), strict=True)
         return
     together = 1 if head.weight.dtype == torch.float32 else ITEMS_AT_ONCE
     at = 0
@@ -223,7 +242,7 @@ def logits_at(
     for row in batch:
         inputs, places = tensors(model, plan, [row], without)
         columns, where = np.unique(np.concatenate([c for _, _, c in places]), return_inverse=True)
-        keep = torch.from_numpy(columns).to(device_of(model))
+        keep = torch.from_numpy(columns)  # an index may stay on the CPU, whichever device holds the last layer
         logits = causal_lm(model)(use_cache=False, logits_to_keep=keep, **inputs).logits[0]
         at = 0
         for index, _, read in places:
@@ -249,13 +268,18 @@ def plain_input(model: Any, sequences: Sequences, index: int) -> torch.Tensor:
 def _answer_values(logits: torch.Tensor, plan: Plan, index: int) -> Any:
     """What an item's logits say of its answers."""
     if plan.answer_tokens is not None:
-        return logits[-1, plan.answer_tokens].double().cpu().numpy()
+        return logits[-1, plan.answer_tokens].cpu().double().numpy()
     return _log_probability(logits, plan, index)
+
+
+def _double(tensor: torch.Tensor) -> torch.Tensor:
+    """In float64, which Apple's MPS lacks: there on the CPU."""
+    return (tensor.cpu() if tensor.device.type == "mps" else tensor).double()
 
 
 def _log_probability(logits: torch.Tensor, plan: Plan, index: int) -> Any:
     """Log-probabilities over the vocabulary: of every answer of one token, or of this item's answer, summed."""
-    logs = logits.double().log_softmax(dim=-1)
+    logs = _double(logits).log_softmax(dim=-1)
     if plan.one_token:
         return logs[-1, [t[0] for t in plan.targets]].cpu().numpy()
     target = plan.targets[index % len(plan.targets)]
@@ -281,19 +305,19 @@ def tensors(
         for r, (row, layout) in enumerate(zip(batch, layouts, strict=True))
         for index, columns in zip(row.items, layout.columns, strict=True)
     ]
-    parameter = next(model.parameters())
-    inputs = {"input_ids": torch.from_numpy(ids).to(parameter.device)}
+    device, dtype = device_of(model), next(model.parameters()).dtype
+    inputs = {"input_ids": torch.from_numpy(ids).to(device)}
     if any(row.packed for row in batch):  # plain rows: padding comes last, causality hides it
         positions = np.zeros_like(ids)
         for r, layout in enumerate(layouts):
             positions[r, : len(layout.tokens)] = layout.positions
         if without != "positions":
-            inputs["position_ids"] = torch.from_numpy(positions).to(parameter.device)
-        inputs["attention_mask"] = _mask(layouts, width, parameter, causal=without == "mask")
+            inputs["position_ids"] = torch.from_numpy(positions).to(device)
+        inputs["attention_mask"] = _mask(layouts, width, dtype, causal=without == "mask").to(device)
     return inputs, places
 
 
-def _mask(layouts: Sequence[RowLayout], width: int, parameter: torch.Tensor, causal: bool) -> torch.Tensor:
+def _mask(layouts: Sequence[RowLayout], width: int, dtype: torch.dtype, causal: bool) -> torch.Tensor:
     """Additive mask: a token sees the tokens before it whose subtree it is in; padding sees itself.
 
     If it is only `causal`, a token sees all tokens before it.
@@ -305,9 +329,8 @@ def _mask(layouts: Sequence[RowLayout], width: int, parameter: torch.Tensor, cau
     for r, layout in enumerate(layouts):
         ends[r, : len(layout.ends)] = width if causal else layout.ends
     seen = (columns[None, :] <= columns[:, None])[None] & (columns[None, :, None] < ends[:, None, :])
-    lowest = torch.finfo(parameter.dtype).min
-    mask = torch.zeros(seen.shape, dtype=parameter.dtype).masked_fill_(torch.from_numpy(~seen), lowest)
-    return mask[:, None].to(parameter.device)
+    lowest = torch.finfo(dtype).min
+    return torch.zeros(seen.shape, dtype=dtype).masked_fill_(torch.from_numpy(~seen), lowest)[:, None]
 
 
 # memory

@@ -34,6 +34,7 @@ from oodles.model.forward import (
     logits_at,
     plain_input,
     plain_logits,
+    takes_masks,
 )
 from oodles.model.load import free_memory
 from oodles.model.prefix_trees import Row, pack_rows
@@ -159,6 +160,8 @@ def _sharing_agrees(model: torch.nn.Module, way: Way, plans: Sequence[Plan]) -> 
     pairs = list(_packed(plans))
     if not pairs:
         return True
+    if not takes_masks(model):
+        return False
     probes = [max(pairs, key=lambda probe: (probe.length, probe.hidden))]
     row = _whole_row(plans)
     if row.cost * AFFORDABLE <= sum(plan.tokens for plan in plans) or _reach(model) < row.batch[0].length:
@@ -202,7 +205,7 @@ def _read(model: Any, way: Way, probe: _Probe, without: Withheld) -> torch.Tenso
     if way == "rows of head":
         sizes, wanted = hidden_at(model, probe.plan, probe.batch, without)
         indices = [index for index, _ in sizes]
-        return wanted.split([size for _, size in sizes])[indices.index(probe.item)].double()
+        return wanted.split([size for _, size in sizes])[indices.index(probe.item)].cpu().double()
     return _centred(dict(logits_at(model, probe.plan, probe.batch, without))[probe.item])
 
 
@@ -210,14 +213,14 @@ def _read_plainly(model: Any, way: Way, probe: _Probe) -> torch.Tensor:
     """The same of the prompt alone."""
     if way == "rows of head":
         hidden = hidden_states(model, input_ids=plain_input(model, probe.plan.sequences, probe.item))
-        return hidden[0, -probe.plan.sequences.reads_of(probe.item) :].double()
+        return hidden[0, -probe.plan.sequences.reads_of(probe.item) :].cpu().double()
     alone = Row((probe.item,), (0,), probe.length)
     return _centred(dict(plain_logits(model, probe.plan, [alone]))[probe.item])
 
 
 def _centred(logits: torch.Tensor) -> torch.Tensor:
     """A constant added to all logits means nothing."""
-    exact = logits.double()
+    exact = logits.cpu().double()
     return exact - exact.mean(dim=-1, keepdim=True)
 
 

@@ -19,6 +19,7 @@ of the renamed one. Advisory locks (flock, fcntl) are not used: some shared disk
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -41,6 +42,8 @@ State = Literal["alive", "gone", "elsewhere"]
 PATIENCE, LOOKS = 0.05, 600  # seconds between two looks at a lock that is held for moments only, and how many
 TRIES = 100  # at a lock that is there when it is to be made and not when it is read
 LONGEST = 4096  # bytes of a lock
+GLANCE, GLANCES = 0.02, 50  # seconds between two looks at an empty lock, and how many
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +148,11 @@ def _read_file(path: Path) -> bytes:
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise ValueError("not a regular file")
-        return os.read(handle, LONGEST)
+        for _ in range(GLANCES):  # without hard links, a lock is empty for a moment
+            if text := os.read(handle, LONGEST):
+                return text
+            time.sleep(GLANCE)
+        return b""
     finally:
         os.close(handle)
 
@@ -204,6 +211,24 @@ def _linked(aside: Path, path: Path) -> bool:
         os.link(aside, path)
     except FileExistsError:
         return aside.stat().st_nlink == 2  # of a repeated request: the first had made it
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        return _written(path, aside.read_bytes())
+    return True
+
+
+def _written(path: Path, text: bytes) -> bool:
+    """As `_linked`, on a file system without hard links, such as exFAT and some network disks."""
+    try:
+        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+    except FileExistsError:
+        return False
+    try:
+        os.write(handle, text)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
     return True
 
 

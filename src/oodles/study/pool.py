@@ -44,6 +44,11 @@ def shares(workers: int, cores: int, devices: Sequence[str]) -> tuple[Share, ...
     return tuple(Share(threads, devices[i % len(devices)] if devices else None) for i in range(workers))
 
 
+def _cores() -> int:
+    """Cores this process may use; macOS has no affinity, and counts all."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def visible_devices() -> tuple[str, ...]:
     """Ids of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES spells them."""
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -71,7 +76,7 @@ def run_in_workers(grid: Grid, root: Path, workers: int, how: Policy) -> Outcome
     context = multiprocessing.get_context("spawn")
     names = tuple(job.spec.name for job in grid.jobs)
     pool: list[_Worker] = []
-    for share in shares(min(workers, len(grid.jobs)), len(os.sched_getaffinity(0)), visible_devices()):
+    for share in shares(min(workers, len(grid.jobs)), _cores(), visible_devices()):
         receiver, sender = context.Pipe(duplex=False)
         with _environment(share.environment):
             process = context.Process(target=_work, args=(grid.study, names, root, how, sender))
