@@ -59,6 +59,8 @@ def test_public_names() -> None:
         "load_suite",
         "partial_correlations",
         "plot_correlations",
+        "plot_fits",
+        "plot_residuals",
         "read_records",
         "read_runs",
         "run",

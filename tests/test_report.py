@@ -150,7 +150,8 @@ def test_verdict_numbers_and_caveats_are_those_of_the_statistics(page: Page) -> 
 
 def test_every_figure_is_an_image_with_a_name_and_ids_of_its_own(page: Page) -> None:
     figures = page.all("svg")
-    assert len(figures) == 1 + 2 * len(OODS) + 2  # changes, accuracy and share of each test set, pooled and run
+    # changes, accuracy and share of each test set, fits, pooled and run, residuals of three pairs
+    assert len(figures) == 1 + 2 * len(OODS) + 1 + 2 + 3
     assert all(f.get("role") == "img" and f.get("aria-label") for f in figures)
     assert len({f["aria-label"] for f in figures}) == len(figures)
     assert [i for i, count in Counter(page.ids).items() if count > 1] == []
@@ -240,7 +241,7 @@ def test_results_without_their_table_make_a_report_without_trajectories(tmp_path
     page = Page(write_report(None, found, tmp_path / "report.html"))
     assert found.verdicts[0].sentence in page.words
     assert "trajectories need the table of scores" in page.words
-    assert len(page.all("svg")) == 3
+    assert len(page.all("svg")) == 4  # changes, two heatmaps, residuals of the pair
     with pytest.raises(DataError, match="needs an Analysis"):
         write_report(None, found.result, tmp_path / "other.html")
 

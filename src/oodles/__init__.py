@@ -25,6 +25,8 @@ _HOME = {
     "score": "model.scoring",
     "partial_correlations": "stats.correlate",
     "plot_correlations": "show.figures",
+    "plot_fits": "show.scatter",
+    "plot_residuals": "show.scatter",
     "latex_table": "show.tables",
     "write_report": "show.report",
     "OODCallback": "runs.callback",
@@ -40,6 +42,8 @@ __all__ = [
     "load_suite",
     "partial_correlations",
     "plot_correlations",
+    "plot_fits",
+    "plot_residuals",
     "read_records",
     "read_runs",
     "run",
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
     from oodles.runs.own_loop import Evaluator
     from oodles.show.figures import plot_correlations
     from oodles.show.report import write_report
+    from oodles.show.scatter import plot_fits, plot_residuals
     from oodles.show.tables import latex_table
     from oodles.stats.correlate import partial_correlations
     from oodles.store.table import read_records, read_runs

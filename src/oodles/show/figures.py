@@ -53,7 +53,7 @@ WITHIN = {
 
 
 @contextmanager
-def _style() -> Iterator[None]:
+def style() -> Iterator[None]:
     """The same look whatever the user's matplotlibrc says."""
     ours = {
         "font.size": 8,
@@ -98,7 +98,7 @@ def plot_correlations(result: PartialCorrelations, *, group: Group | None = None
     if table.empty:
         raise DataError(f"nothing to plot: the result holds no pair for group={group}, within={within}")
     panels = _panels(table, columns_before(result.table, "a"))
-    with _style():
+    with style():
         return _draw_heatmaps(panels)
 
 
@@ -154,7 +154,7 @@ def _draw_heatmaps(panels: Sequence[_Panel]) -> Figure:
     """Lay the panels out in inches: a cell has the same size wherever it stands."""
     most = max(len(p.names) for p in panels) - 1
     cell = 0.66 if most <= 7 else 0.5 if most <= 14 else 0.37
-    label = max(_width(_short(n), 8) for p in panels for n in p.names)
+    label = max(_width(short(n), 8) for p in panels for n in p.names)
     across, down = max(p.column for p in panels) + 1, max(p.row for p in panels) + 1
     left, bottom, top = label + 0.15, 0.66 * label + 0.16, 0.4
     title = max(_width(p.title, 9.5) for p in panels)
@@ -165,7 +165,7 @@ def _draw_heatmaps(panels: Sequence[_Panel]) -> Figure:
         size = cell * (len(panel.names) - 1)
         x = panel.column * width + left
         y = key + (down - 1 - panel.row) * height + bottom + cell * most - size
-        _draw_heatmap(_axes(figure, x, y, size, size), panel, intervals=cell > 0.6)
+        _draw_heatmap(axes_at(figure, x, y, size, size), panel, intervals=cell > 0.6)
     _draw_key(figure, panels)
     return figure
 
@@ -178,8 +178,8 @@ def _draw_heatmap(ax: Axes, panel: _Panel, *, intervals: bool) -> None:
     for pair in panel.records:
         column, row = sorted((place[pair["a"]], place[pair["b"]]))
         _draw_cell(ax, column, row, pair, hatched=bool(_kinds(pair) - shared), intervals=intervals)
-    ax.set_xticks(range(n), [_short(x) for x in names[:-1]], rotation=40, ha="right", va="top", parse_math=False)
-    ax.set_yticks(range(1, n + 1), [_short(x) for x in names[1:]], parse_math=False)
+    ax.set_xticks(range(n), [short(x) for x in names[:-1]], rotation=40, ha="right", va="top", parse_math=False)
+    ax.set_yticks(range(1, n + 1), [short(x) for x in names[1:]], parse_math=False)
     ax.tick_params(length=0, labelsize=8, labelcolor=INK, pad=3)
     ax.spines[:].set_visible(False)
     ax.set_title(panel.title + (" †" if shared else ""), fontsize=9.5, loc="left", pad=8, parse_math=False)
@@ -207,7 +207,7 @@ def _draw_cell(ax: Axes, column: int, row: int, pair: Mapping[str, Any], *, hatc
 def _draw_key(figure: Figure, panels: Sequence[_Panel]) -> None:
     """The colour scale and the marks that occur."""
     width = figure.get_figwidth()
-    bar = _axes(figure, 0.15, 0.3, 1.25, 0.11)
+    bar = axes_at(figure, 0.15, 0.3, 1.25, 0.11)
     for i, r in enumerate(np.linspace(-1, 1, 41)):
         bar.add_patch(Rectangle((i, 0), 1.2, 1, facecolor=matplotlib.colormaps[PALETTE]((r + 1) / 2), linewidth=0))
     bar.set(xlim=(0, 41), ylim=(0, 1))
@@ -273,12 +273,12 @@ def plot_trajectories(
     bare
         Leave the names of the panels and the explanation of the lines to the page around the figure.
     """
-    rows = _of_metric(_one_group(table, group), metric)
+    rows = _of_metric(one_group(table, group), metric)
     curves = _Curves(rows=rows)
     names = curves.pick(test_sets)
     chance = {name: chance_level(table, name, metric) for name in names}
     limits = _limits([*rows["value"], *chance.values()])
-    with _style():
+    with style():
         figure, axes = _small_multiples(names, steps=rows["step"], ylabel=metric.replace("_", " "), bare=bare)
         for name, ax in axes.items():
             _draw_reference(ax, chance[name])
@@ -306,12 +306,12 @@ def plot_shares(
     answer = answer or first_answer(table)
     if answer is None:
         raise DataError("the table has no share: rows, so there is no share of answers to plot")
-    rows = _of_metric(_one_group(table, group), f"share:{answer}")
+    rows = _of_metric(one_group(table, group), f"share:{answer}")
     curves = _Curves(rows=rows)
     equal = 1 / len(_answers(table))
-    with _style():
+    with style():
         figure, axes = _small_multiples(
-            curves.pick(test_sets), steps=rows["step"], ylabel=f"share of {_short(answer)}", bare=bare, height=0.72
+            curves.pick(test_sets), steps=rows["step"], ylabel=f"share of {short(answer)}", bare=bare, height=0.72
         )
         for name, ax in axes.items():
             _draw_reference(ax, equal)
@@ -404,9 +404,9 @@ def _small_multiples(
     for i, name in enumerate(names):
         x = (i % across) * (left + width + right) + left
         y = foot + (down - 1 - i // across) * row + bottom
-        axes[name] = ax = _axes(figure, x, y, width, height)
+        axes[name] = ax = axes_at(figure, x, y, width, height)
         ax.set_ylabel(ylabel if i % across == 0 else "", fontsize=7.5, labelpad=3, parse_math=False)
-        ax.set_title("" if bare else _short(name), fontsize=8.5, loc="left", pad=5, parse_math=False)
+        ax.set_title("" if bare else short(name), fontsize=8.5, loc="left", pad=5, parse_math=False)
         ax.grid(axis="y", color=GRID, linewidth=0.6)
         ax.set_axisbelow(True)
         _scale_steps(ax, sorted({float(s) for s in steps}))
@@ -458,10 +458,10 @@ def plot_changes(changes: pd.DataFrame, *, group: Group | None = None) -> Figure
 
     The in-domain set stands on top, as a square. An interval that cannot be estimated is not drawn.
     """
-    rows = _one_group(changes, group, columns_before(changes, "test_set"))
+    rows = one_group(changes, group, columns_before(changes, "test_set"))
     if rows.empty:
         raise DataError(f"nothing to plot: there is no change for group={group}")
-    with _style():
+    with style():
         return _draw_changes(by_change(rows.reset_index(drop=True)).to_dict("records"))
 
 
@@ -472,18 +472,18 @@ def by_change(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _draw_changes(rows: Sequence[Mapping[Any, Any]]) -> Figure:
-    label = max(_width(_short(r["test_set"]), 8.5) for r in rows)
+    label = max(_width(short(r["test_set"]), 8.5) for r in rows)
     left, plot, numbers, line, bottom, top = label + 0.15, 2.2, 1.5, 0.27, 0.5, 0.12
     height = line * len(rows)
     figure = Figure(figsize=(left + plot + numbers, top + height + bottom))
-    ax = _axes(figure, left, bottom, plot, height)
+    ax = axes_at(figure, left, bottom, plot, height)
     for y, row in enumerate(rows):
         _draw_change(ax, y, row)
     ax.axvline(0, color=MUTED, linewidth=0.8, zorder=1)
     ends = [float(row[k]) for row in rows for k in ("change", "low", "high") if math.isfinite(float(row[k]))]
     low, high = max(min([*ends, -0.02]), -1.0), min(max([*ends, 0.02]), 1.0)
     ax.set(xlim=(low - 0.04 * (high - low), high + 0.04 * (high - low)), ylim=(len(rows) - 0.5, -0.5))
-    ax.set_yticks(range(len(rows)), [_short(r["test_set"]) for r in rows], parse_math=False)
+    ax.set_yticks(range(len(rows)), [short(r["test_set"]) for r in rows], parse_math=False)
     ax.tick_params(axis="y", length=0, labelsize=8.5, labelcolor=INK, pad=5)
     ax.tick_params(axis="x", labelsize=7.5, labelcolor=INK, color=MUTED, length=2.5, width=0.6)
     ax.grid(axis="x", color=GRID, linewidth=0.6)
@@ -532,7 +532,7 @@ def of_group(frame: pd.DataFrame, group: Group | None) -> pd.DataFrame:
     return next((rows for names, rows in grouped(frame, list(group)) if names == wanted), frame[:0])
 
 
-def _one_group(frame: pd.DataFrame, group: Group | None, by: Iterable[str] = ("model", "train_set")) -> pd.DataFrame:
+def one_group(frame: pd.DataFrame, group: Group | None, by: Iterable[str] = ("model", "train_set")) -> pd.DataFrame:
     """The rows of the group; a mean over several models says nothing, so it is never drawn unasked."""
     if group is None:
         several = [c for c in by if c in frame and frame[c].nunique(dropna=False) > 1]
@@ -561,7 +561,7 @@ def _limits(values: Iterable[float]) -> tuple[float, float]:
     return math.floor(min(finite) * 10 - 0.2) / 10, math.ceil(max(finite) * 10 + 0.2) / 10
 
 
-def _axes(figure: Figure, x: float, y: float, width: float, height: float) -> Axes:
+def axes_at(figure: Figure, x: float, y: float, width: float, height: float) -> Axes:
     """Axes placed in inches from the lower left."""
     w, h = figure.get_size_inches()
     return figure.add_axes((x / w, y / h, width / w, height / h))
@@ -571,7 +571,7 @@ def _tight(value: float) -> str:
     return signed(value).replace("0.", ".")
 
 
-def _short(name: object) -> str:
+def short(name: object) -> str:
     text = " ".join(str(name).split())
     return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
 

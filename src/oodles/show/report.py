@@ -28,7 +28,7 @@ from matplotlib.figure import Figure
 import oodles
 from oodles.errors import DataError
 from oodles.outputs import begins_with, check_target, write_aside
-from oodles.show import figures, tables
+from oodles.show import figures, scatter, tables
 from oodles.show.numbers import MISSING
 from oodles.stats.analysis import Analysis
 from oodles.stats.longtable import check_table
@@ -42,6 +42,7 @@ TITLE = "Do these generalisation results generalise?"
 NO_PAIR = "No answer: there is no pair of OOD test sets to compare."
 GENERATOR = b'name="generator" content="oodles '  # stands in the head of every report
 MANY_ROWS = 60  # a longer table is folded; it opens with a click and in print
+FEW_GROUPS = 4  # groups up to which figures have a mark per point: more make the page too large
 
 
 @overload
@@ -149,6 +150,9 @@ class Section:
     change_figure: Markup | None
     change_sheet: tables.Sheet | None
     cards: list[Card]
+    one_step: bool  # many models, one checkpoint each
+    fit_figure: Markup | None
+    residual_figures: list[Markup]
     heatmaps: list[Markup]
     pairs: tables.Sheet | None
     fits: tables.Sheet | None
@@ -162,14 +166,22 @@ def _page(
     metric = str(settings.get("metric") or "accuracy")
     checked = None if table is None else check_table(table, in_domain=settings.get("in_domain"))[0]
     answer = None if checked is None else _answer(checked, runs)
-    drawer = _Drawer(table=checked, found=result, changes=analysis.changes, metric=metric, answer=answer)
+    verdicts = _verdicts(analysis)
+    drawer = _Drawer(
+        table=checked,
+        found=result,
+        changes=analysis.changes,
+        metric=metric,
+        answer=answer,
+        with_points=len(verdicts) <= FEW_GROUPS,
+    )
     return {
         "title": title,
         "facts": "" if checked is None else _facts(checked),
         "question": analysis.question,
         "source": analysis.source,
         "remarks": list(analysis.notes) if analysis.source else [],
-        "sections": [_section(drawer, verdict, i) for i, verdict in enumerate(_verdicts(analysis))],
+        "sections": [_section(drawer, verdict, i) for i, verdict in enumerate(verdicts)],
         "caveats": list(result.caveats),
         "answer": answer,
         "metric": metric.replace("_", " ").capitalize(),
@@ -195,6 +207,7 @@ def _section(drawer: _Drawer, verdict: Verdict, number: int) -> Section:
     changed = drawer.rows(drawer.changes, group)
     fits = drawer.rows(drawer.found.fits, group)
     moved = bool(changed["change"].notna().any())
+    one_step = drawer.steps(group) == 1
     return Section(
         anchor=f"group-{number + 1}",
         label=figures.label_of(group),
@@ -203,7 +216,10 @@ def _section(drawer: _Drawer, verdict: Verdict, number: int) -> Section:
         caveats=_caveats(pairs, changed, known=drawer.found.caveats),
         change_figure=drawer.changes_of(group) if moved else None,
         change_sheet=tables.changes_sheet(figures.by_change(changed.reset_index(drop=True))) if moved else None,
-        cards=list(drawer.cards(group)),
+        cards=[] if one_step else list(drawer.cards(group)),
+        one_step=one_step,
+        fit_figure=drawer.fits(group),
+        residual_figures=list(drawer.residuals(group)),
         heatmaps=[drawer.heatmap(group, kind) for kind in dict.fromkeys(pairs["within"])] if len(pairs) else [],
         pairs=tables.pairs_sheet(drawer.found, group=group, full=True) if len(pairs) else None,
         fits=tables.fits_sheet(drawer.found.fits, group=group) if len(fits) else None,
@@ -265,7 +281,33 @@ class _Drawer:
     changes: pd.DataFrame
     metric: str
     answer: str | None
+    with_points: bool  # whether there is room for figures with a mark per point
     drawn: int = 0
+
+    def steps(self, group: Mapping[str, Any]) -> int:
+        """How many steps a run of the group has, at most."""
+        if self.table is None:
+            return 0
+        return int(self.rows(self.table, group).groupby("run", observed=True)["step"].nunique().max())
+
+    def fits(self, group: Mapping[str, Any]) -> Markup | None:
+        """The method itself, if the table of scores is here."""
+        if self.table is None or not self.with_points or not self._has_residuals(group):
+            return None
+        drawn = scatter.plot_fits(self.found, self.table, group=group)
+        return self._svg(drawn, f"{self.metric} on each OOD test set against in-domain, with the fitted curve.")
+
+    def residuals(self, group: Mapping[str, Any]) -> Iterator[Markup]:
+        """The clearest pairs."""
+        if not self.with_points or not self._has_residuals(group):
+            return
+        within = str(self.rows(self.found.residuals, group)["within"].iloc[0])
+        for a, b in scatter.clearest(self.found, group, within):
+            drawn = scatter.plot_residuals(self.found, a, b, group=group, within=within)
+            yield self._svg(drawn, f"Residuals of {a} against those of {b}; the table has their correlation.")
+
+    def _has_residuals(self, group: Mapping[str, Any]) -> bool:
+        return len(self.found.residuals) > 0 and len(self.rows(self.found.residuals, group)) > 0
 
     def rows(self, frame: pd.DataFrame, group: Mapping[str, Any]) -> pd.DataFrame:
         return figures.of_group(frame, group) if len(frame) else frame
