@@ -40,7 +40,7 @@ from oodles.study.footprint import Shapes, draw_footprint, scoring_bytes, traini
 from oodles.study.grid import expand
 from oodles.study.launch import run
 from oodles.study.load import load_study
-from oodles.study.quote import describe_budget, in_units
+from oodles.study.quote import describe_budget
 from oodles.suite import hub
 from oodles.suite.load import load_suite
 from oodles.suite.patterns import render
@@ -512,10 +512,3 @@ def test_targets_that_match_nothing_are_an_error(toy_study: Path, tmp_path: Path
     dry = oodles("run", toy_study, "--set", 'lora.targets=["nowhere"]', "--out", tmp_path / "out", "--dry-run")
     assert dry.returncode == 2
     assert "nowhere" in dry.stderr
-
-
-def test_numbers_have_units() -> None:
-    assert in_units(0, "B") == "0 B"
-    assert in_units(999, "B") == "999 B"
-    assert in_units(54.4e12, "FLOP") == "54.4 TFLOP"
-    assert in_units(float("nan"), "FLOP") == "-"

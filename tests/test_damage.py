@@ -384,3 +384,14 @@ def test_a_name_is_on_the_disk_before_it_counts(tmp_path: Path, monkeypatch: pyt
     assert done[0] == ("sync", str(tmp_path))
     assert {path for what, path in done[1:4] if what == "sync"} == {f"{part}/a", f"{part}/manifest.json", part}
     assert done[4:] == [("rename", f"{tmp_path}/adapters/4"), ("sync", f"{tmp_path}/adapters")]
+
+
+def test_damaged_records_are_evaluated_again(tmp_path: Path) -> None:
+    folder = folder_with_scores(tmp_path)
+    path = folder.records(4, "away")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 4
+    path.write_bytes(data)
+    assert "away.parquet: damaged; step 4, test set 'away' is evaluated again" in mend_scores(folder)[0]
+    assert (4, "away") not in {(line.step, line.test_set) for line in read_scores(folder)}
+    assert len(read_scores(folder)) == 3

@@ -1,8 +1,7 @@
-"""What is the disk's fault, whatever a library makes of it; and whether a study's folder is still where it was."""
+"""The disk in trouble, seen by whole commands: one line, and nothing half-written."""
 
 from __future__ import annotations
 
-import errno
 import os
 import subprocess
 import sys
@@ -15,41 +14,8 @@ import torch
 from safetensors.torch import save_file
 
 from conftest import missing, oodles
-from oodles import trouble
-from oodles.disk import make_folder, write_json
-from oodles.errors import DiskError, ModelError
 from oodles.store.folder import RunFolder
-from oodles.trouble import disk_errors, disk_trouble, staying
 from test_correlate import simulated
-
-
-def raised(error: Exception, cause: Exception | None = None) -> Exception:
-    """An error as somebody catches it who has not seen its cause."""
-    try:
-        try:
-            raise cause or error
-        except Exception:
-            if cause is None:
-                raise
-            raise error from None
-    except Exception as caught:
-        return caught
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE])
-def test_a_disk_error_is_found_however_deep(tmp_path: Path, number: int) -> None:
-    cause = OSError(number, os.strerror(number))
-    assert disk_trouble(raised(cause), tmp_path) is not None
-    assert disk_trouble(raised(ModelError("model 'm' cannot be loaded"), cause), tmp_path) is not None
-    assert disk_trouble(RuntimeError(f"Error while serializing: I/O error (os error {number})"), tmp_path) is not None
-    assert disk_trouble(RuntimeError(f"open file failed with strerror: {os.strerror(number)}"), tmp_path) is not None
-
-
-def test_a_run_s_own_fault_is_none_of_the_disk(tmp_path: Path) -> None:
-    for error in (RuntimeError("shapes do not match"), FileNotFoundError(2, "No such file"), KeyError("x")):
-        assert disk_trouble(raised(error), tmp_path) is None
-    with pytest.raises(KeyError), disk_errors(tmp_path / "file"):
-        raise KeyError("x")
 
 
 def save_torch(path: Path) -> None:
@@ -131,24 +97,6 @@ for command in {[command for command, _ in commands.values()]!r}:
         f"DiskError: {place}: cannot be written (Read-only file system); make the folder writable, or {elsewhere}"
         for place, (_, elsewhere) in commands.items()
     ]
-
-
-def test_a_folder_that_is_moved_is_not_made_again(tmp_path: Path) -> None:
-    root = tmp_path / "study"
-    root.mkdir()
-    with pytest.raises(DiskError, match="was moved, replaced or removed"), staying(root):  # noqa: PT012
-        write_json(root / "runs" / "a" / "spec.json", {"a": 1})
-        root.rename(tmp_path / "moved")
-        for attempt in (lambda: write_json(root / "runs" / "b" / "spec.json", {}), lambda: make_folder(root / "runs")):
-            with pytest.raises(DiskError, match="was moved, replaced or removed"):
-                attempt()
-        assert not root.exists()
-        root.mkdir()  # another of the same name
-        with pytest.raises(DiskError, match="was moved, replaced or removed"):
-            write_json(root / "study.json", {})
-    assert not list(root.iterdir())
-    write_json(root / "study.json", {})  # over: nobody cares any more
-    assert not trouble._PLACES
 
 
 LOGS = {

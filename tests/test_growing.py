@@ -30,7 +30,6 @@ from oodles.store.table import read_records, read_runs
 from oodles.study.grid import expand, select
 from oodles.study.launch import run
 from oodles.study.load import load_study
-from oodles.study.pool import Share, shares
 from test_locks import HOLD
 from test_resume import same
 
@@ -208,13 +207,6 @@ def test_workers_share_the_runs(toy_study: Path, tmp_path: Path) -> None:
     run(load_study(toy_study), tmp_path / "one")
     same(tmp_path / "out", tmp_path / "one")
     assert not list((tmp_path / "out" / "locks").iterdir())
-
-
-def test_cores_and_devices_are_handed_out() -> None:
-    assert shares(2, 8, ()) == (Share(4, None), Share(4, None))
-    assert [s.device for s in shares(4, 8, ("2", "5"))] == ["2", "5", "2", "5"]
-    assert shares(8, 2, ())[0].environment["OMP_NUM_THREADS"] == "1"
-    assert shares(1, 2, ("3",))[0].environment["CUDA_VISIBLE_DEVICES"] == "3"
 
 
 def test_two_commands_on_one_folder_share_the_work(toy_study: Path, tmp_path: Path) -> None:

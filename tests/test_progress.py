@@ -11,10 +11,7 @@ from typing import Any
 import pytest
 
 from conftest import oodles
-from oodles.runs.schedule import passes
 from oodles.store.folder import RunFolder
-from oodles.study.grid import expand
-from oodles.study.load import load_study
 
 
 def percents(stderr: str) -> list[int]:
@@ -77,13 +74,3 @@ def test_a_redirected_run_says_at_once_what_it_does(toy_study: Path, tmp_path: P
         "study toy: auditing the data",
         "[  0%] tiny-llama-untrained_home_0_8  loading tiny-llama-untrained",
     ]
-
-
-def test_training_work_is_counted_by_steps(toy_study: Path) -> None:
-    """A run of train.steps costs what a run of as many epochs costs, here and in the dry run."""
-    from oodles.runs.runner import training_work
-
-    by_epochs = expand(load_study(toy_study, ["train.epochs=3"])).jobs[0]
-    by_steps = expand(load_study(toy_study, ["train.epochs=99", "train.steps=6"])).jobs[0]
-    assert training_work(by_steps, 6) == training_work(by_epochs, 6) == pytest.approx(6 * training_work(by_steps, 1))
-    assert passes(8, by_steps.spec.recipe, 6) == 3

@@ -1,0 +1,76 @@
+"""What is known of the runs in a study's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oodles.disk import write_json
+from oodles.errors import StoreError
+from oodles.store.claim import plan_runs
+from oodles.store.facts import describe_runs, describe_status, pace_of
+from oodles.store.locks import release, take
+from oodles.store.outcome import fail_run, finish_run
+from test_store import folder_with_scores
+
+
+def test_the_status_of_every_run_there_is_or_should_be(tmp_path: Path) -> None:
+    folder = folder_with_scores(tmp_path)
+    plan_runs(folder.study, ["r", "later"])
+    assert describe_status(tmp_path) == [
+        {"run": "r", "status": "started", "step": 4, "scores": 4, "reason": ""},
+        {"run": "later", "status": "missing", "step": None, "scores": 0, "reason": ""},
+    ]
+    fail_run(folder, "too hot")
+    assert [(row["status"], row["reason"]) for row in describe_status(tmp_path, ["r"])] == [("failed", "too hot")]
+    folder.failed.write_text("{")
+    assert describe_status(tmp_path, ["r"])[0]["reason"] == "failed.json is damaged; oodles run tries it again"
+    folder.spec.unlink()
+    assert describe_status(tmp_path, ["r"])[0]["status"] == "damaged"
+    with pytest.raises(StoreError, match=r"no study\.json"):
+        describe_status(tmp_path / "runs")
+
+
+def test_a_locked_run_is_running(tmp_path: Path) -> None:
+    folder = folder_with_scores(tmp_path)
+    take(folder.lock)
+    try:
+        row = describe_status(tmp_path)[0]
+    finally:
+        release(folder.lock)
+    assert row["status"] == "running"
+    assert row["reason"]
+    assert describe_status(tmp_path)[0]["status"] == "started"
+
+
+def test_the_rest_takes_as_long_as_the_runs_that_are_done(tmp_path: Path) -> None:
+    for name, seconds in (("a", 10.0), ("b", 30.0)):
+        finish_run(folder_with_scores(tmp_path, name), 4, seconds=seconds)
+    rows = [{"run": name, "status": "done"} for name in ("a", "b")]
+    rows += [{"run": f"m{i}", "status": status} for i, status in enumerate(["missing"] * 2 + ["running"] * 2)]
+    pace = pace_of(tmp_path, rows)
+    assert pace.counts == {"done": 2, "missing": 2, "running": 2}
+    assert (pace.seconds_per_run, pace.seconds_left) == (20.0, 40.0)  # four runs, two at a time
+    assert pace_of(tmp_path, rows[2:]).seconds_left is None
+
+
+def test_a_run_is_described_with_what_a_reader_must_know(tmp_path: Path) -> None:
+    folder = folder_with_scores(tmp_path)
+    (run,) = describe_runs(tmp_path)
+    assert (run["name"], run["model"], run["steps"], run["status"]) == ("r", "m", [0, 4], "started")
+    assert run["caveats"] == [
+        "run r is not finished (started)",
+        "run r: env.json is missing or damaged, so its versions are not known",
+    ]
+    write_json(folder.env, {"oodles": "1", "python": "3", "packages": {"torch": "2"}})
+    finish_run(folder, 4)
+    error = {"severity": "error", "code": "same-rows", "where": "a, b", "text": "equal"}
+    write_json(folder.study.audit, {"findings": [error, {**error, "code": "other"}], "allowed": ["same-rows"]})
+    (run,) = describe_runs(tmp_path)
+    assert run["versions"] == {"oodles": "1", "python": "3", "torch": "2"}
+    assert run["caveats"] == ["audit error allowed: a, b: equal [same-rows]"]
+    folder.study.audit.write_text("{")
+    assert "which audit errors were allowed is not known" in describe_runs(tmp_path)[0]["caveats"][0]
+    folder.spec.write_text("{")
+    assert describe_runs(tmp_path) == []
