@@ -4,8 +4,8 @@
 >>> print(oo.load_suite("mini").name)
 mini
 
-The names below are the public API; each is loaded on first use, so that importing oodles
-imports neither torch nor matplotlib.
+The names below are the public API. Each is loaded on first use, so importing oodles imports neither torch nor
+matplotlib.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""python -m oodles: the command line, as the `oodles` script."""
+"""Run the command line with `python -m oodles`, as the `oodles` script does."""
 
 from oodles.cli import main
 

@@ -1,4 +1,4 @@
-"""Every record that crosses a module boundary: plain, frozen data between stages."""
+"""The records that cross module boundaries: plain, frozen data passed between stages."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import numpy.typing as npt
 from oodles.errors import ConfigError
 
 FloatArray = npt.NDArray[np.float64]
-Role = Literal["in_domain", "ood", "other"]  # other: shown, not correlated (shots, slices of the in-domain set)
-Precision = Literal["auto", "fp32", "bf16", "fp16"]  # auto: what the weights are published in, see models.py
+Role = Literal["in_domain", "ood", "other"]  # other: shown but not correlated (shots, slices of the in-domain set)
+Precision = Literal["auto", "fp32", "bf16", "fp16"]  # auto: the dtype the weights are published in, see model/load.py
 
-SHOTS = "shots"  # the name under which a run's own shots are evaluated
+SHOTS = "shots"  # name of the test set made of a run's own shots
 IDENTITY_VERSION = 3  # first part of every run id; raise it when the meaning of a run id changes
 
 
 def _flat(record: Any) -> dict[str, Any]:
-    """The fields of a record that holds no other; asdict copies deeply, which ten thousand runs feel."""
+    """Return the fields of a flat record. `asdict` copies deeply, which is slow for ten thousand runs."""
     return {f.name: getattr(record, f.name) for f in fields(record)}
 
 
 def content_hash(value: Any) -> str:
-    """A short, stable hash of plain data; the same on every machine and Python version."""
+    """Return a short, stable hash of plain data; it is the same on every machine and Python version."""
     return _hash_text(_as_text(value))
 
 
@@ -40,23 +40,23 @@ def _hash_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-# what is tested
+# test data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One row of a train or test set, with its columns and labels already mapped."""
+    """One row of a train or test set, with columns and labels already mapped."""
 
     id: str
-    fields: Mapping[str, str]  # what a pattern may use, e.g. premise and hypothesis
-    label: str  # by its name, where the suite names labels; else as the data spells it
+    fields: Mapping[str, str]  # the fields a pattern may use, e.g. premise and hypothesis
+    label: str  # the label's name if the suite names labels, else the label as the data spell it
     answer: int  # index of the right answer in the pattern's answers
     slices: Mapping[str, str] = field(default_factory=dict)
     _content: str = field(default="", init=False, compare=False, repr=False)
 
     @property
     def content(self) -> str:
-        """As a part of its draw's hash; made once, for an example is in many draws of a grid."""
+        """The example's part of a draw's hash; computed once, because an example is in many draws of a grid."""
         if not self._content:
             made = _as_text([self.id, dict(self.fields), self.label, self.answer])
             object.__setattr__(self, "_content", made)
@@ -74,31 +74,31 @@ class Pattern:
     text: PatternText
     answers: tuple[str, ...]
     truncate: str | None = None  # the only field that may be shortened
-    max_tokens: int | None = None  # longer prompts are shortened; the model's own limit holds in any case
+    max_tokens: int | None = None  # longer prompts are shortened; the model's own limit always applies
     chat: bool = False  # the prompt is a user's turn in the tokenizer's chat template
 
     @property
     def identity(self) -> list[Any]:
-        """What decides the prompts, as plain data. A function is known by its name and source code."""
+        """Plain data that determine the prompts. A function is identified by its name and source code."""
         parts: list[Any] = [describe_text(self.text), list(self.answers), self.truncate]
         return parts + [{"max_tokens": self.max_tokens, "chat": self.chat}] * (self.chat or self.max_tokens is not None)
 
 
 def describe_text(text: PatternText) -> str:
-    """A pattern's text; a function as its name and a hash of its source."""
+    """Return a pattern's text; for a function, its name and a hash of its source."""
     if isinstance(text, str):
         return text
     name = f"{text.__module__}.{getattr(text, '__qualname__', type(text).__qualname__)}"
     try:
         code = inspect.getsource(text)
-    except (OSError, TypeError):  # typed into a console, or a callable object
+    except (OSError, TypeError):  # defined in a console, or a callable object
         code = repr(getattr(getattr(text, "__code__", None), "co_code", name))
     return f"function {name} {content_hash(code)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fallback:
-    """A public file that stands in for a hub data set which cannot be loaded; verified by its hash."""
+    """A public file that replaces a hub data set that cannot be loaded; verified by its hash."""
 
     url: str
     sha256: str
@@ -108,7 +108,7 @@ class Fallback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where a set's rows come from: exactly one of generator, file and hub is given."""
+    """The source of a set's rows: exactly one of generator, file and hub is set."""
 
     generator: str | None = None  # "mini"
     file: str | None = None  # .parquet, .csv, .tsv or .jsonl, relative to the suite file
@@ -122,23 +122,23 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSet:
-    """A train set or a test set of a suite, as its TOML describes it."""
+    """A train set or test set of a suite, as described in its TOML."""
 
     name: str
     source: Source
     labels: Mapping[str, int]  # label -> index of an answer
     label_names: Mapping[str, str] = field(default_factory=dict)  # label as the data spell it -> its name
     columns: Mapping[str, str] = field(default_factory=dict)  # field, label or id -> column
-    drop: tuple[str, ...] = ()  # labels left out
-    expect: Mapping[str, int] = field(default_factory=dict)  # label -> rows, of kept and dropped labels
-    characters: Mapping[str, float] = field(default_factory=dict)  # field -> characters on average, of kept rows
+    drop: tuple[str, ...] = ()  # labels whose rows are left out
+    expect: Mapping[str, int] = field(default_factory=dict)  # label -> number of rows, for kept and dropped labels
+    characters: Mapping[str, float] = field(default_factory=dict)  # field -> average characters in the kept rows
     chance: float | None = None  # accuracy of the best constant answer
     pattern: str = ""  # this set's own pattern; empty: the run's
     tags: tuple[str, ...] = ()
     slices: tuple[str, ...] = ()  # columns whose values name slices
-    item: str = ""  # field or slice column whose equal values make one independent item; empty: the premise
+    item: str = ""  # field or slice column; rows with equal values form one independent item; empty: the premise
     description: str = ""
-    caveats: tuple[str, ...] = ()  # what a reader of its scores must know
+    caveats: tuple[str, ...] = ()  # notes for readers of its scores
     licence: str = ""
     citation: str = ""
 
@@ -153,10 +153,10 @@ class Suite:
     test_sets: Mapping[str, DataSet]
     citation: str = ""
     description: str = ""
-    folder: str = ""  # where relative files are looked up
+    folder: str = ""  # folder in which relative files are looked up
     data: str = ""  # a folder with copies of hub data sets, <test set>/<split>.parquet
     rows: str = ""  # file with a hash of every row, see pins.py
-    file: str = field(default="", compare=False, repr=False)  # its TOML, if it is neither built in nor made in Python
+    file: str = field(default="", compare=False, repr=False)  # its TOML; empty if built in or made in Python
 
     def with_pattern(
         self,
@@ -168,7 +168,7 @@ class Suite:
         max_tokens: int | None = None,
         chat: bool = False,
     ) -> Suite:
-        """The suite with one more pattern, put first; `text` may be a function of the fields.
+        """Return the suite with one more pattern, placed first; `text` may be a function of the fields.
 
         Examples
         --------
@@ -194,12 +194,12 @@ class Suite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """A rendered example: the text before the answer, and which answer is right."""
+    """A rendered example: the text before the answer, and the index of the right answer."""
 
     id: str
     text: str
     gold: int
-    cut: tuple[int, int] | None = None  # where in the text the field lies that may be shortened
+    cut: tuple[int, int] | None = None  # where in the text the field that may be shortened begins and ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,13 +209,13 @@ class PromptSet:
     name: str
     answers: tuple[str, ...]
     prompts: tuple[Prompt, ...]
-    limit: int | None = None  # the sample size asked for, if any
+    limit: int | None = None  # the requested sample size, if any
     max_tokens: int | None = None
     chat: bool = False
 
     @property
     def hash(self) -> str:
-        """Identifies every text, its order, the answers and the gold labels."""
+        """Hash of every text, their order, the answers and the gold labels."""
         parts: list[Any] = [list(self.answers), [[p.id, p.text, p.gold] for p in self.prompts]]
         extra = {"max_tokens": self.max_tokens, "chat": self.chat}
         return content_hash(parts + [extra] * (self.chat or self.max_tokens is not None))
@@ -224,12 +224,12 @@ class PromptSet:
         return len(self.prompts)
 
 
-# one run
+# a single run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
-    """Which weights: `label` says what they are, `source` where they come from."""
+    """A model's weights: `label` names them, `source` says where they come from."""
 
     label: str
     source: str  # an embedded name, a folder or a hub id
@@ -238,7 +238,7 @@ class ModelSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lora:
-    """The adapter. `targets` empty: the attention projections of the model, found and recorded."""
+    """The LoRA adapter. Empty `targets`: the model's attention projections, which are detected and recorded."""
 
     rank: int = 8
     alpha: int = 16
@@ -249,10 +249,10 @@ class Lora:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How a run is trained."""
+    """The training settings of a run."""
 
     epochs: int = 20
-    steps: int | None = None  # optimiser steps; given, it counts instead of the epochs
+    steps: int | None = None  # optimiser steps; if set, it replaces the epochs
     batch_size: int = 16
     accumulate: int = 1  # batches per optimiser step
     optimiser: Literal["adamw", "adafactor", "sgd"] = "adamw"
@@ -260,57 +260,57 @@ class Recipe:
     schedule: Literal[
         "linear", "cosine", "constant", "constant_with_warmup", "polynomial", "inverse_sqrt", "cosine_with_restarts"
     ] = "linear"  # of the learning rate, by its transformers name
-    warmup: float = 0.1  # share of the steps; its k-th of w has k/(w+1) of the learning rate
+    warmup: float = 0.1  # share of the steps; the k-th of w warm-up steps has k/(w+1) of the learning rate
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
     loss: Literal["vocab", "answers"] = "vocab"  # at the answer's position, over all tokens or over the answers
     gradient_checkpointing: bool = False  # less memory, about a third more time
-    adapter_seed: int | None = None  # of the adapter's first weights; None: the run's seed
-    order_seed: int | None = None  # of the order of the batches
+    adapter_seed: int | None = None  # seed of the adapter's first weights; None: the run's seed
+    order_seed: int | None = None  # seed of the order of the batches
     dropout_seed: int | None = None
-    precision: Precision = "auto"  # in a run's spec it is resolved
+    precision: Precision = "auto"  # resolved in a run's spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seeds:
-    """Where each source of chance in a run begins."""
+    """The seed of each source of randomness in a run."""
 
-    draw: int  # which shots
+    draw: int  # the drawn shots
     adapter: int  # the adapter's first weights
-    order: int  # of the batches
+    order: int  # the order of the batches
     dropout: int
 
     @classmethod
     def all(cls, seed: int) -> Seeds:
-        """One seed for everything."""
+        """Return the same seed for every source."""
         return cls(draw=seed, adapter=seed, order=seed, dropout=seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """When and on what a run is evaluated. Not part of the run's identity."""
+    """When and on which test sets a run is evaluated. Not part of the run's identity."""
 
-    steps: str | tuple[int, ...] = "log"  # "log", "linear" or a list; 0 and the last are always added
+    steps: str | tuple[int, ...] = "log"  # "log", "linear" or a list; step 0 and the last step are always added
     points: int = 10  # for "linear"
-    test_sets: tuple[str, ...] = ()  # empty: all of the suite
+    test_sets: tuple[str, ...] = ()  # empty: all test sets of the suite
     limit: int | None = None  # examples per OOD test set
-    limit_in_domain: int | None = None  # a sample of the in-domain set biases the results: adds a caveat
+    limit_in_domain: int | None = None  # a sample of the in-domain set biases the results and adds a caveat
     batch_tokens: int | None = None  # tokens per forward pass; None: 384 per core on a CPU, 8192 elsewhere
-    keep_adapters: bool = True  # of the evaluated steps, so that test sets can be added without training again
-    keep_checkpoints: bool = False  # the last training state, after the run is done
+    keep_adapters: bool = True  # of the evaluated steps; test sets can then be added without training again
+    keep_checkpoints: bool = False  # keep the last training state after the run is done
     shots: bool = False  # also evaluate the run's own shots, as the set "shots"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
-    """All that decides a run. `run_id` covers what decides the training; `evaluation` does not."""
+    """Everything that determines a run. `run_id` covers the training; `evaluation` is not part of it."""
 
     name: str
     model: ModelSpec
     suite: str
     train_set: str
-    train_hash: str  # content of the whole train split
-    draw_hash: str  # content of the drawn shots
+    train_hash: str  # hash of the whole train split
+    draw_hash: str  # hash of the drawn shots
     pattern: Pattern
     shots: int
     seed: int
@@ -321,14 +321,14 @@ class RunSpec:
 
     @property
     def seeds(self) -> Seeds:
-        """The run's seed, but where the recipe or the draw has one of its own."""
+        """The run's seed, except where the recipe or the draw sets another one."""
         recipe = self.recipe
         own = {"adapter": recipe.adapter_seed, "order": recipe.order_seed, "dropout": recipe.dropout_seed}
         return Seeds(draw=self.data_seed, **{k: self.seed if v is None else v for k, v in own.items()})
 
     @property
     def run_id(self) -> str:
-        """Versioned hash of what decides the training and nothing else."""
+        """Versioned hash of everything that determines the training, and of nothing else."""
         return _run_id(
             IDENTITY_VERSION,
             model=_flat(self.model),
@@ -351,12 +351,12 @@ class PlannedRun:
 def _run_id(version: object, *, model: Mapping[str, Any], **decided: Any) -> str:
     identity = dict(model)
     if str(identity.get("revision")).startswith("folder:"):
-        del identity["source"]  # a folder is known by its content, not by where it lies
+        del identity["source"]  # a folder is identified by its content, not by its path
     return f"{version}-{content_hash({**decided, 'model': identity})}"
 
 
 def run_id_of(spec: Mapping[str, Any]) -> str:
-    """The id that follows from what a run's spec tells, in the version that its own id has."""
+    """Return the run id that follows from a stored spec, in the version of the spec's own id."""
     return _run_id(
         str(spec["run_id"]).partition("-")[0],
         model=spec["model"],
@@ -370,7 +370,7 @@ def run_id_of(spec: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """The shots of a run: stored with it, not derived again."""
+    """The shots of a run. They are stored with the run, not drawn again."""
 
     train_set: str
     shots: int
@@ -384,7 +384,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Predictions:
-    """One score per answer for every prompt of a set, in the set's order."""
+    """One score per answer for every prompt of a set, in the order of the set."""
 
     test_set: str
     answers: tuple[str, ...]
@@ -403,14 +403,14 @@ class Predictions:
 
     @property
     def ties(self) -> int:
-        """Prompts whose best score is reached by more than one answer."""
+        """Number of prompts with more than one best answer."""
         best = self.scores.max(axis=1, keepdims=True)
         return int(((self.scores == best).sum(axis=1) > 1).sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """A study file, resolved: a grid of runs over one suite."""
+    """A resolved study file: a grid of runs over one suite."""
 
     name: str
     suite: str | Suite
@@ -424,16 +424,18 @@ class Study:
     draw: Literal["independent", "nested"] = "independent"  # nested: 64 shots contain the 32
     data: str = ""  # a folder with copies of hub data sets
     allow: tuple[str, ...] = ()  # codes of audit errors that do not stop the study
-    sources: Mapping[str, ModelSpec] = field(default_factory=dict)  # labels the file defines in [models.LABEL]
+    sources: Mapping[str, ModelSpec] = field(default_factory=dict)  # models defined in [models.LABEL], by label
     lora: Lora = field(default_factory=Lora)
     recipe: Recipe = field(default_factory=Recipe)
     evaluation: Evaluation = field(default_factory=Evaluation)
-    folder: str = ""  # of the study file; relative suites and models are looked up there
-    reported_gpu_hours: float | None = None  # what a published study is said to have taken; compared with the estimate
+    folder: str = ""  # folder of the study file; relative suites and models are looked up there
+    reported_gpu_hours: float | None = None  # reported cost of a published study; compared with the estimate
 
 
 def role_of(test_set: str, train_set: str) -> Role:
-    """The in-domain test set carries the name of the train set. Its slices, and the shots, are neither that nor OOD.
+    """Return the role of a test set for runs trained on a train set.
+
+    The in-domain test set has the name of the train set. Its slices, and the shots, are neither in-domain nor OOD.
 
     >>> [role_of(name, "snli") for name in ("snli", "hans", "hans/constituent", "snli/entailment", "shots")]
     ['in_domain', 'ood', 'ood', 'other', 'other']

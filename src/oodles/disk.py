@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all: written aside, synced, renamed; JSON with its own checksum."""
+"""Atomic writes: a file or folder is written aside, synced and renamed. JSON files carry their own checksum."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from oodles.errors import StoreError, first_line
 from oodles.shapes import load_json
 from oodles.trouble import ELSEWHERE, check_place, disk_errors, is_watched
 
-CHECKSUM = "checksum"  # of a JSON file
+CHECKSUM = "checksum"  # key of a JSON file's checksum
 UNLIKE = "not as it was written"
-MANIFEST = "manifest.json"  # of a folder: the hash of every other file in it
+MANIFEST = "manifest.json"  # file in a folder: the hash of every other file in it
 MANIFEST_SCHEMA = 1
-CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # what some disks say of folders
+CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # errors of file systems that cannot sync folders
 
 
-# one file, one folder
+# a single file or folder
 
 
 @contextmanager
 def put(path: Path, elsewhere: str = ELSEWHERE, *, durable: bool = True) -> Iterator[Path]:
-    """A name beside `path` for a new file; renamed at the end: there whole, and to stay, or not at all.
+    """Yield a temporary name beside `path`; on success the file is renamed, so it is complete or absent.
 
     Parameters
     ----------
-    path : the file; its folder is made if need be.
-    elsewhere : how a user chooses another place.
-    durable : wait until it is on the disk. What can be made again at once need not.
+    path : the file; its folder is created if it is missing.
+    elsewhere : tells the user how to choose another place.
+    durable : wait until the file is on the disk. Not needed for a file that is cheap to recompute.
     """
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     with disk_errors(path, elsewhere):
@@ -48,14 +48,14 @@ def put(path: Path, elsewhere: str = ELSEWHERE, *, durable: bool = True) -> Iter
             if durable:
                 sync(path.parent)
         finally:
-            with suppress(OSError):  # the folder may not be writable any more: told already
+            with suppress(OSError):  # the folder may no longer be writable; that error is already reported
                 aside.unlink(missing_ok=True)
 
 
 @contextmanager
 def put_folder(path: Path) -> Iterator[Path]:
-    """The same for a folder of files, with a manifest of their hashes; it takes the place of an older one."""
-    aside = path.with_name(f".{path.name}.part")  # of one name: who writes here holds the run's lock
+    """Like `put`, for a folder of files with a manifest of their hashes. It replaces an existing folder."""
+    aside = path.with_name(f".{path.name}.part")  # a fixed name is safe: the writer holds the run's lock
     with disk_errors(path):
         make_folder(path.parent)
         try:
@@ -88,7 +88,7 @@ def _hash_file(file: Path) -> str:
 
 
 def damage_of(folder: Path) -> str:
-    """How the files of a folder differ from its manifest; nothing if they do not."""
+    """Describe how the files of a folder differ from its manifest; empty if they do not."""
     try:
         hashes = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["sha256"]
         names = _files_in(folder)
@@ -109,24 +109,24 @@ def damage_of(folder: Path) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write aside, sync, rename: the file is there whole or not at all."""
+    """Write a text file atomically: write aside, sync, rename."""
     with put(path) as aside:
         aside.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write aside, sync, rename; with a checksum, so that a flipped bit is seen."""
+    """Write a JSON file atomically, with a checksum that reveals a flipped bit."""
     write_text(path, json.dumps(sealed(value), indent=2, ensure_ascii=False, sort_keys=True) + "\n")
 
 
 def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON object with its own checksum."""
+    """Return a JSON object with its own checksum."""
     plain = json.loads(json.dumps(dict(value)))
     return {**plain, CHECKSUM: content_hash(plain)}
 
 
 def unsealed(value: Any, *, strictly: bool = False) -> dict[str, Any]:
-    """The object without its checksum, if that fits it; a ValueError if not. Files of older versions have none."""
+    """Return the object without its checksum; ValueError if it does not match. Files of older versions have none."""
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     checksum = value.pop(CHECKSUM, None)
@@ -136,7 +136,7 @@ def unsealed(value: Any, *, strictly: bool = False) -> dict[str, Any]:
 
 
 def read_sealed(path: Path, *, strictly: bool = False, advice: str) -> dict[str, Any]:
-    """An object from a JSON file, if its checksum fits; `advice` is what to do if not."""
+    """Read an object from a JSON file and verify its checksum; `advice` tells the user what to do if it fails."""
     try:
         value = load_json(path)
     except (OSError, ValueError) as error:
@@ -152,7 +152,7 @@ def read_sealed(path: Path, *, strictly: bool = False, advice: str) -> dict[str,
 
 
 def make_folder(path: Path) -> None:
-    """A folder that is still there after a power failure; never the study's own while its runs are written."""
+    """Create a folder that survives a power failure; never the study's own folder while its runs are written."""
     if not path.is_dir():
         if is_watched(path):
             check_place(path)
@@ -174,12 +174,12 @@ def sync(path: Path) -> None:
 
 
 def cache_dir() -> Path:
-    """Where models, data sets and tokens are kept."""
+    """Return the folder in which models, data sets and tokens are cached."""
     if root := os.environ.get("OODLES_CACHE"):
         return Path(root)
     if parent := os.environ.get("XDG_CACHE_HOME"):
         return Path(parent) / "oodles"
     try:
         return Path.home() / ".cache" / "oodles"
-    except RuntimeError:  # a user without a name, as in a container that was given a number only
+    except RuntimeError:  # a user without a name, as in a container that is started with a user number
         raise StoreError("no home folder is known here; set HOME, or OODLES_CACHE to a folder for models") from None

@@ -1,6 +1,6 @@
-"""A Parquet, CSV, TSV or JSON-lines file -> columns of cells, exactly as the file has them.
+"""Read a Parquet, CSV, TSV or JSON-lines file into columns of cells, exactly as stored.
 
-Whatever cannot be read is one line that names the file and the row. Rows are counted from 1, header left out.
+An unreadable file raises one line that names the file and the row. Rows are counted from 1, without the header.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
-ABSENT = object()  # a cell that its row does not have: JSON lines may differ in their keys
+ABSENT = object()  # a cell that is missing in its row: JSON lines may have different keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """The cells of a file by column, and where they came from."""
+    """The cells of a file by column, and their origin."""
 
-    origin: str  # names the file in messages
+    origin: str  # name of the file in messages
     size: int
     columns: Mapping[str, Sequence[Any]]
-    class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # what the file itself calls its labels
-    unread: tuple[str, ...] = ()  # columns that nobody wanted
+    class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # label names stored in the file itself
+    unread: tuple[str, ...] = ()  # columns that were not requested
 
 
 def read_file(path: Path, where: str, wanted: Sequence[str] | None = None) -> Rows:
-    """Read a file by its suffix; of a Parquet file only the `wanted` columns, if they are named."""
+    """Read a file according to its suffix; from a Parquet file, only the `wanted` columns if given."""
     if path.suffix not in SUFFIXES:
         raise DataError(f"{where}: {path.name} is not a .parquet, .csv, .tsv or .jsonl file")
     try:
@@ -52,7 +52,7 @@ def read_file(path: Path, where: str, wanted: Sequence[str] | None = None) -> Ro
 
 
 def as_rows(rows: Sequence[Mapping[str, Any]], origin: str) -> Rows:
-    """Rows as mappings -> columns; a row without some key keeps a gap there."""
+    """Convert rows (mappings) to columns; a missing key leaves a gap."""
     names = dict.fromkeys(name for row in rows for name in row)
     return Rows(
         origin=origin, size=len(rows), columns={name: [row.get(name, ABSENT) for row in rows] for name in names}
@@ -70,7 +70,7 @@ def _decode(data: bytes, path: Path, where: str) -> str:
 
 
 def _read_parquet(path: Path, where: str, wanted: Sequence[str] | None) -> Rows:
-    import pyarrow.parquet as pq  # slow to load, and generators need none of it
+    import pyarrow.parquet as pq  # slow to load, and generators do not need it
 
     try:
         schema = pq.read_schema(path)
@@ -79,14 +79,14 @@ def _read_parquet(path: Path, where: str, wanted: Sequence[str] | None) -> Rows:
         columns = {name: table.column(name).to_pylist() for name in table.column_names}
     except OSError:
         raise
-    except Exception as error:  # of a damaged file Arrow says so in many ways
+    except Exception as error:  # Arrow raises many kinds of errors for a damaged file
         raise DataError(f"{where}: {path} cannot be read: {first_line(error)}; expected a Parquet file") from None
     unread = tuple(name for name in schema.names if name not in columns)
     return Rows(origin=str(path), size=table.num_rows, columns=columns, class_names=_class_names(schema), unread=unread)
 
 
 def _class_names(schema: Any) -> dict[str, tuple[str, ...]]:
-    """Label names that the datasets library wrote into the file."""
+    """Return the label names that the datasets library wrote into the file."""
     try:
         features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
         return {k: tuple(f["names"]) for k, f in features.items() if f.get("_type") == "ClassLabel"}
@@ -95,7 +95,7 @@ def _class_names(schema: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _read_separated(text: str, path: Path, where: str) -> Rows:
-    """Comma- or tab-separated text with a header. A tab-separated file knows no quotation marks: they are text."""
+    """Read comma- or tab-separated text with a header. In a tab-separated file, quotation marks are plain text."""
     csv.field_size_limit(sys.maxsize)
     tabs = path.suffix == ".tsv"
     cells: Iterable[list[str]]
@@ -123,7 +123,7 @@ def _read_separated(text: str, path: Path, where: str) -> Rows:
 
 
 def _physical_lines(text: str) -> Iterable[str]:
-    """Lines as a text file has them: str.splitlines would also cut at characters inside a text, e.g. U+2028."""
+    """Split into lines at line breaks only; str.splitlines would also split at characters such as U+2028."""
     start = 0
     while start < len(text):
         end = text.find("\n", start)
@@ -140,7 +140,7 @@ def _json_lines(text: str, path: Path, where: str) -> list[dict[str, Any]]:
         try:
             row = json.loads(line)
             if "\\ud" in line or "\\uD" in line:
-                json.dumps(row, ensure_ascii=False).encode()  # half a surrogate pair is no text
+                json.dumps(row, ensure_ascii=False).encode()  # half a surrogate pair is not valid text
         except UnicodeEncodeError:
             raise DataError(
                 f"{where}: {path} line {number}: half a surrogate pair (\\ud8..); it is not text: remove it"
@@ -154,13 +154,13 @@ def _json_lines(text: str, path: Path, where: str) -> list[dict[str, Any]]:
 
 
 def read_frame(path: Path, **options: Any) -> pd.DataFrame:
-    """A Parquet file as a table; OSError, or ValueError with a reason in one line."""
+    """Read a Parquet file as a table; raises OSError, or ValueError with a one-line reason."""
     import pyarrow.parquet as pq
 
     try:
         frame: pd.DataFrame = pq.read_table(path, **options).to_pandas()
     except OSError:
         raise
-    except Exception as error:  # of a damaged file Arrow and pandas say so in many ways
+    except Exception as error:  # Arrow and pandas raise many kinds of errors for a damaged file
         raise ValueError(first_line(error)) from None
     return frame

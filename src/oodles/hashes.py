@@ -1,8 +1,8 @@
-"""Hashes of large files, computed once: kept in the cache under the file's size, times and inode.
+"""Hashes of large files, computed once and cached under the file's size, times and inode.
 
-Reading a file whole costs one to two seconds per GB, once; after that, a glance at what the file system says of it. A
-file that was written since has another time of change, which no program can set back. What rots on the disk beneath the
-file system changes no time: remove the folder `hashes` of the cache, and everything is read again.
+Hashing a file takes one to two seconds per GB, once. Later calls only compare the file's metadata. A file that was
+written since has another change time, which no program can set back. Bit rot below the file system changes no time: to
+hash everything again, remove the folder `hashes` from the cache.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 from oodles.disk import put
 from oodles.errors import StoreError
 
-SETTLED = 2.0  # seconds: a file changed later than that may change again within the same tick of its clock
+SETTLED = 2.0  # seconds; a file changed more recently may change again within the same clock tick
 
 
 def file_hash(path: Path, folder: Path) -> str:
-    """The SHA-256 of a file; `folder` is where hashes are kept."""
+    """Return the SHA-256 of a file; hashes are cached in `folder`."""
     about = _about(path)
     entry = folder / f"{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]}.json"
     cached = _read(entry)
@@ -35,7 +35,7 @@ def file_hash(path: Path, folder: Path) -> str:
 
 
 def _about(path: Path) -> list[int]:
-    """What changes when a file is written."""
+    """Return the metadata that change when a file is written."""
     status = path.stat()
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
@@ -49,6 +49,6 @@ def _read(path: Path) -> dict[str, object]:
 
 
 def _keep(path: Path, value: dict[str, object]) -> None:
-    """Where the cache cannot be written, the file is read again the next time."""
+    """Cache a hash; if the cache cannot be written, the file is hashed again next time."""
     with contextlib.suppress(StoreError), put(path, durable=False) as aside:
         aside.write_text(json.dumps(value), encoding="utf-8")

@@ -1,6 +1,7 @@
-"""Names that become paths: of runs, models, suites, sets, patterns and records. One rule, kept at every door.
+"""Names that become paths: of runs, models, suites, sets, patterns and records. Every entry point uses these checks.
 
-A name is letters, digits, `-`, `_`, `.` and `,`; it does not begin with a dot, and is short enough for any disk.
+A name consists of letters, digits, `-`, `_`, `.` and `,`. It does not begin with a dot, and it is short enough for any
+file system.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ import re
 
 from oodles.errors import ConfigError, shown
 
-LONGEST = 150  # bytes; a file name holds 255, and our own endings and a host's name come on top
+LONGEST = 150  # bytes; a file name may have 255, and oodles adds its own suffixes and a host name
 PART = re.compile("[^/\\\\\x00\ud800-\udfff]+")
 RULE = "letters, digits, - _ . and , only"
 
 
 def is_name(name: object) -> bool:
-    """Whether a name can be that of a file or folder of ours.
+    """Whether a value is a valid name for a file or folder of oodles.
 
     >>> [is_name(n) for n in ("pythia-1.4b", "../up", "a/b", ".hidden", "", "\\x1b[31m", 3)]
     [True, False, False, False, False, False, False]
@@ -26,12 +27,12 @@ def is_name(name: object) -> bool:
 
 
 def is_part(name: object) -> bool:
-    """Whether a name that was found, e.g. in a file from elsewhere, stays in its folder when it becomes a path."""
+    """Whether a name, e.g. from an untrusted file, stays inside its folder when used as a path."""
     return isinstance(name, str) and name not in (".", "..") and PART.fullmatch(name) is not None
 
 
 def check_name(name: str, what: str) -> str:
-    """The name, if it can become a path; `what` says where it stands and what it names."""
+    """Return the name if it can become a path; `what` describes the name in the error message."""
     if is_name(name):
         return name
     size = len(name.encode(errors="replace"))
@@ -43,12 +44,12 @@ def check_name(name: str, what: str) -> str:
 
 
 def check_split(split: str, what: str) -> str:
-    """A split, which is also the name of the file with its rows: a name, or parts such as `train[:10%]+test`."""
+    """Check a split, which is also a file name: a name, or parts such as `train[:10%]+test`."""
     check_name("".join(c for c in split if c not in "[]:%+() ") or split, what)
     return split
 
 
 def as_name(text: str) -> str:
-    """A name made of any text, e.g. of a folder's own: what a name cannot hold becomes a dash."""
+    """Derive a name from any text, e.g. a folder's name: characters that are not allowed become a dash."""
     plain = "".join(c if c.isalnum() or c in "-_.," else "-" for c in text).lstrip(".")
     return plain.encode()[:LONGEST].decode(errors="ignore") or "unnamed"

@@ -1,6 +1,6 @@
-"""Files that are written where a user says: never over an input, never over a file that oodles did not write.
+"""Write files to places that the user names: never over an input, never over a file that oodles did not write.
 
-Every file is written aside and renamed: whole, or not there. Its mode is what the umask allows.
+Every file is written aside and renamed, so it is complete or absent. Its mode follows the umask.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from oodles.trouble import disk_errors
 
 
 def write_aside(path: Path, write: Callable[[Path], object]) -> Path:
-    """Let `write` fill a file beside `path`, then put it there in one step; a full disk leaves what was there."""
+    """Let `write` fill a temporary file, then rename it to `path`. A full disk leaves the old file unchanged."""
     with put(path, durable=False) as aside:
         write(aside)
     return path
 
 
 def check_target(path: Path, is_ours: Callable[[Path], bool], inputs: Iterable[Path] = ()) -> None:
-    """Refuse to write over an input, or over anything that is not what oodles wrote there before.
+    """Refuse to overwrite an input, or a file that oodles did not write.
 
     Parameters
     ----------
-    is_ours : tells of a file that is there whether oodles wrote it.
-    inputs : files that are read.
+    is_ours : says whether oodles wrote an existing file.
+    inputs : the files that the command reads.
     """
     with disk_errors(path):
         if not os.path.lexists(path):
@@ -42,6 +42,6 @@ def check_target(path: Path, is_ours: Callable[[Path], bool], inputs: Iterable[P
 
 
 def begins_with(path: Path, mark: bytes, within: int = 4096) -> bool:
-    """Whether a mark stands near the beginning of a file."""
+    """Whether a marker appears near the beginning of a file."""
     with path.open("rb") as handle:
         return mark in handle.read(within)

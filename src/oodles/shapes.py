@@ -1,7 +1,7 @@
-"""What a JSON file must look like before anybody uses it: checked once, where it is read.
+"""Check the structure of JSON values when a file is read.
 
-A shape is a type, a tuple of shapes of which one must fit, `[shape]` for a list, `{...: shape}` for an object with any
-keys, or `{"key": shape}` for an object with these keys (`"key?"` may be absent; further keys are let through).
+A shape is a type, a tuple of alternative shapes, `[shape]` for a list, `{...: shape}` for an object with any keys, or
+`{"key": shape}` for an object with these keys (`"key?"` is optional; additional keys are accepted).
 
 >>> misfit({"model": {"label": 3}}, {"model": {"label": str}, "shots?": (int, None)})
 'model.label is 3, expected text'
@@ -19,7 +19,7 @@ from oodles.errors import first_line, shown
 ANY: Mapping[Any, Any] = {}
 NUMBER = (int, float)
 WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", None: "null"}
-LARGEST = 2**53  # whole numbers above it do not survive as floats
+LARGEST = 2**53  # larger whole numbers are not exact as floats
 
 RUN_JSON: Mapping[str, Any] = {
     "study.json": {
@@ -57,7 +57,7 @@ RUN_JSON: Mapping[str, Any] = {
 
 
 def load_json(path: Path) -> Any:
-    """The JSON value in a file; OSError, or ValueError with a reason in one line."""
+    """Read the JSON value in a file; raises OSError, or ValueError with a one-line reason."""
     try:
         return parse_json(path.read_bytes())
     except RecursionError:
@@ -67,7 +67,7 @@ def load_json(path: Path) -> Any:
 
 
 def parse_json(data: bytes) -> Any:
-    """A JSON value; ValueError if it is none, or holds half a surrogate pair, which is no text."""
+    """Parse a JSON value; ValueError if it is invalid or holds half a surrogate pair, which is not valid text."""
     value = json.loads(data.decode())
     if b"\\ud" in data or b"\\uD" in data:
         json.dumps(value, ensure_ascii=False).encode()
@@ -75,7 +75,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def misfit(value: Any, shape: Any, place: str = "") -> str:
-    """Where a value does not have its shape, and what was expected; nothing if it fits."""
+    """Describe where a value does not match its shape, and what was expected; empty if it matches."""
     if isinstance(shape, tuple):
         return (
             "" if any(not misfit(value, alternative, place) for alternative in shape) else _wrong(value, shape, place)

@@ -1,4 +1,4 @@
-"""What reaches a terminal: text only. Names and texts of data may hold escape codes; they are spelt out, not obeyed."""
+"""Safe terminal output: escape codes in names and data are shown as text, not interpreted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oodles.errors import plain
 
 
 class PlainConsole(Console):
-    """A console whose colours are its own: control characters in what it prints are shown as text."""
+    """A console that shows control characters in printed text as text; only its own styles have an effect."""
 
     def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -26,13 +26,13 @@ class PlainConsole(Console):
 
 
 def accept_any_text() -> None:
-    """Print what a terminal's encoding does not have as an escape such as \\u2192, rather than fail."""
+    """Print characters that the terminal's encoding lacks as escapes such as \\u2192, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            with contextlib.suppress(OSError):  # a broken stream fails nothing
+            with contextlib.suppress(OSError):  # a broken stream must not cause a failure
                 stream.reconfigure(errors="backslashreplace")
 
 
 def is_unicode(stream: Any) -> bool:
-    """Whether a stream can show any text."""
+    """Whether a stream can show any Unicode text."""
     return (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "").startswith("utf")

@@ -1,4 +1,4 @@
-"""A strict TOML loader: a table becomes a frozen record; unknown keys are refused, the nearest known one is offered."""
+"""A strict TOML loader: tables become frozen records, and unknown keys are refused with the nearest known key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file as a dict, or one line about what is wrong with it."""
+    """Read a TOML file as a dict; an invalid file raises a one-line error."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -34,7 +34,7 @@ def check_schema(raw: Mapping[str, Any], expected: int, where: str) -> None:
 
 
 def build(cls: type[T], raw: Mapping[str, Any], where: str) -> T:
-    """A frozen record from a TOML table; refuses unknown keys, wrong types and missing keys."""
+    """Build a frozen record from a TOML table; refuses unknown keys, wrong types and missing keys."""
     hints = typing.get_type_hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for key in raw:
@@ -49,14 +49,14 @@ def build(cls: type[T], raw: Mapping[str, Any], where: str) -> T:
 
 
 def _inside(where: str, key: str, value: Any) -> str:
-    """The place named in a message: a table adds its name."""
+    """Extend the location named in messages by a table's name."""
     if not isinstance(value, Mapping):
         return where
     return f"{where[:-1]}.{key}]" if where.endswith("]") else f"{where} [{key}]"
 
 
 def _item(where: str, key: str, number: int, item: Any) -> str:
-    """The place of an item of a list of tables: by its name, if it has one."""
+    """Return the location of an item in a list of tables: its name, if it has one."""
     if not isinstance(item, Mapping):
         return where
     return f"{where} [[{key}]] {item.get('name', f'number {number + 1}')}"
@@ -95,7 +95,7 @@ def _wrong_type(hint: Any, value: Any, where: str, key: str) -> ConfigError:
 
 
 def _words(hint: Any) -> str:
-    """A type hint in a user's words."""
+    """Describe a type hint for users."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(_words(a) for a in args if a is not type(None))

@@ -1,7 +1,7 @@
-"""The disk under a study: what is wrong with it, as one line, and whether the study's folder still is where it was.
+"""Disk errors under a study: report them in one line, and detect that the study's folder was moved or replaced.
 
-A full, read-only or failing disk is no run's fault: it stops the study with a `DiskError`, and the same command resumes
-when the disk is mended.
+A full, read-only or failing disk does not fail a run. It stops the study with a `DiskError`, and the same command
+resumes when the disk is repaired.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from oodles.errors import DiskError, OodlesError, first_line
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 GONE = (errno.EROFS, errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.ENOTCONN)
-TROUBLE = (*FULL, *GONE, errno.EMFILE, errno.ENFILE)  # the disk's, or the machine's: not a run's
+TROUBLE = (*FULL, *GONE, errno.EMFILE, errno.ENFILE)  # errors of the disk or the machine, not of a run
 FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
 ELSEWHERE = "choose another --out"
-ASIDE = re.compile(r"\..*\.(part|lock)")  # names that a user has never seen
-CODED = re.compile(r"\b(?:os error|errno) (\d+)", flags=re.IGNORECASE)  # as Rust and Arrow tell an error's number
-TORN = ("PytorchStreamWriter", "unexpected pos", "basic_ios", "iostream")  # as torch tells that it could not write
-PROBE = 1 << 16  # bytes: a disk without them is full
+ASIDE = re.compile(r"\..*\.(part|lock)")  # temporary names that users never see
+CODED = re.compile(r"\b(?:os error|errno) (\d+)", flags=re.IGNORECASE)  # error numbers as Rust and Arrow print them
+TORN = ("PytorchStreamWriter", "unexpected pos", "basic_ios", "iostream")  # torch's messages about failed writes
+PROBE = 1 << 16  # bytes; a disk without this much space is full
 
 
 @contextmanager
 def disk_errors(path: Path, elsewhere: str = ELSEWHERE) -> Iterator[None]:
-    """Disk trouble as one line that names the place; every write goes through here.
+    """Turn disk errors into one line that names the place. Every write runs inside this context.
 
-    `elsewhere` is how a user chooses another place.
+    `elsewhere` tells the user how to choose another place.
     """
     check_place(path)
     try:
@@ -59,20 +59,20 @@ def _disk_error(path: Path, number: int | None, reason: str, elsewhere: str) -> 
 
 
 def _known_to_users(path: Path) -> Path:
-    """A path up to what only oodles knows: files that are written aside, and locks.
+    """Return the part of a path that users know, without temporary files and locks.
 
     >>> _known_to_users(Path("runs/a/locks/.2f30.lock"))
     PosixPath('runs/a')
     """
     shown = next((p.parent for p in (*reversed(path.parents), path) if ASIDE.fullmatch(p.name)), path)
-    shown = shown.parent if shown.parent.name == "locks" and shown.suffix == ".json" else shown  # a lock itself
+    shown = shown.parent if shown.parent.name == "locks" and shown.suffix == ".json" else shown  # the lock file itself
     return shown.parent if shown.name == "locks" else shown
 
 
 def disk_trouble(error: BaseException, path: Path, elsewhere: str = ELSEWHERE) -> DiskError | None:
-    """What is wrong with the disk, if that is what an error comes from, however it was wrapped; None if it is not.
+    """Return the disk error behind an exception, even if libraries have wrapped it; None if there is none.
 
-    Libraries hide the number of the error, and torch says nothing of it at all: then the disk itself is asked.
+    Libraries hide the error number, and torch gives none at all. In that case, probe the disk.
     """
     for cause in _causes(error):
         number = cause.errno if isinstance(cause, OSError) else _told_in(str(cause))
@@ -89,7 +89,7 @@ def disk_trouble(error: BaseException, path: Path, elsewhere: str = ELSEWHERE) -
 
 
 def _told_in(text: str) -> int | None:
-    """The number of a disk's error that a library has put into words."""
+    """Return the number of a disk error that a library mentions in its message."""
     match = CODED.search(text)
     if match:
         return int(match[1])
@@ -97,7 +97,7 @@ def _told_in(text: str) -> int | None:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error, and those it was raised from or during."""
+    """Yield an exception and those it was raised from or during."""
     seen: set[int] = set()
     todo: list[BaseException | None] = [error]
     while todo:
@@ -109,7 +109,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _ask_disk(path: Path) -> int | None:
-    """Why nothing can be written beside a path now, as an error number."""
+    """Return the error number that prevents writing beside a path, if any."""
     place = next((p for p in (path, *path.parents) if p.is_dir()), path.parent)
     try:
         with tempfile.TemporaryFile(dir=place) as probe:
@@ -123,12 +123,12 @@ def _ask_disk(path: Path) -> int | None:
 
 # the folder of a study while its runs are written
 
-_PLACES: dict[Path, int] = {}  # a handle on each, so that its inode is given to no other
+_PLACES: dict[Path, int] = {}  # an open handle on each folder, so that its inode is not reused
 
 
 @contextmanager
 def staying(root: Path) -> Iterator[None]:
-    """Notice if a study's folder is moved away or replaced; a folder of that name is not made again meanwhile."""
+    """Detect that a study's folder is moved or replaced; meanwhile, no folder of that name is created again."""
     place = Path(os.path.abspath(root))  # noqa: PTH100
     if place in _PLACES:
         yield

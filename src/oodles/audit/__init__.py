@@ -1,1 +1,1 @@
-"""Is the data what the suite says, and does the model see what the pattern says?"""
+"""Check that the data match the suite, and that the model sees the prompts that the pattern defines."""

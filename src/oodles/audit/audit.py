@@ -1,4 +1,4 @@
-"""The audit: is the data what the suite says, and does the model see what the pattern says? Before a GPU-hour is spent.
+"""The audit: check the data against the suite, and the prompts against the tokenizer, before training.
 
     oodles check study.toml
     oodles check --suite nli --model smollm2-135m-q4
@@ -31,14 +31,14 @@ TRAIN_PROMPTS = 2000  # of a train split that are tokenised when no shots are dr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """All findings, and the facts of every set."""
+    """All findings, and the facts about every set."""
 
     suite: str
     findings: tuple[Finding, ...]
     sets: tuple[SetFacts, ...]
 
     def errors(self, allow: Sequence[str] = ()) -> tuple[Finding, ...]:
-        """The errors that are not allowed; refuses codes that cannot be."""
+        """Return the errors that are not allowed; refuse codes that cannot be allowed."""
         for code in allow:
             if code not in CODES:
                 codes = [name for name, about in CODES.items() if about.allowed and about.severity == "error"]
@@ -62,7 +62,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What is looked at: one suite, the patterns and models it is used with, and how it is sampled."""
+    """The scope of an audit: a suite, the patterns and models it is used with, and how it is sampled."""
 
     suite: Suite
     patterns: tuple[Pattern, ...]
@@ -70,11 +70,11 @@ class View:
     train_sets: tuple[str, ...]
     evaluation: Evaluation
     draws: Mapping[str, tuple[Draw, ...]]  # by train set
-    notes: bool  # also what takes time and stops nothing
+    notes: bool  # also run slow checks that only yield notes
 
 
 def audit_suite(suite: Suite, model: str = "", say: Say = lambda _: None) -> Audit:
-    """Audit every set of a suite, whole, and its prompts as the model's tokenizer sees them."""
+    """Audit every set of a suite, unsampled, and its prompts as seen by the model's tokenizer."""
     view = View(
         suite=suite,
         patterns=shared_patterns(suite),
@@ -88,7 +88,7 @@ def audit_suite(suite: Suite, model: str = "", say: Say = lambda _: None) -> Aud
 
 
 def audit_data(suite: Suite, test_sets: Sequence[str] = ()) -> Audit:
-    """Only what the data themselves show at once: labels, counts, pinned rows."""
+    """Check only the data themselves: labels, counts, pinned rows."""
     findings: list[Finding] = []
     pinned = read_pins(suite)
     for data in select_test_sets(suite, tuple(test_sets)):
@@ -100,7 +100,7 @@ def audit_data(suite: Suite, test_sets: Sequence[str] = ()) -> Audit:
 
 
 def stop_on_errors(audit: Audit, allow: Sequence[str]) -> None:
-    """One line about the errors that are not allowed, if there are any."""
+    """Raise one line about the errors that are not allowed, if there are any."""
     errors = audit.errors(allow)
     if errors:
         first = errors[0]
@@ -147,7 +147,7 @@ def audit(view: View, say: Say) -> Audit:
 
 
 def _merged(findings: Sequence[Finding]) -> list[Finding]:
-    """The same about the answers of several sets is one finding."""
+    """Merge equal findings about the answers of several sets."""
     places: dict[tuple[str, str], list[str]] = {}
     for finding in findings:
         key = (finding.code, finding.text if finding.code.startswith("answer-") else f"{finding.text} {finding.where}")
@@ -162,7 +162,7 @@ def _merged(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _as_seen(view: View, data: DataSet, examples: Sequence[Example]) -> tuple[Example, ...]:
-    """The examples with the fields that prompts use: a further column must not hide that two are the same."""
+    """Keep only the fields that prompts use, so that other columns do not hide duplicates."""
     used: set[str] = set()
     for pattern in view.patterns:
         own = pattern_for(view.suite, data, pattern)
@@ -195,11 +195,11 @@ def _facts(view: View, kind: str, data: DataSet, examples: Sequence[Example]) ->
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Whose tokenizer the prompts are seen by; nobody's if a suite is audited without a model."""
+    """A model's tokenizer, or none if a suite is audited without a model."""
 
     label: str = ""
     tokenizer: Any = None
-    limit: int | None = None  # of the model's context
+    limit: int | None = None  # the model's context length
 
 
 def _audit_prompts(
@@ -210,7 +210,7 @@ def _audit_prompts(
     facts: Mapping[str, SetFacts],
     say: Say,
 ) -> list[Finding]:
-    """Every set rendered with every pattern, tokenised by one model's tokenizer."""
+    """Check every set, rendered with every pattern and tokenised by one model's tokenizer."""
     findings: list[Finding] = []
     reader = _Reader()
     if model is not None:
@@ -232,14 +232,14 @@ def _audit_prompts(
 
 
 def _patterns(view: View, data: DataSet) -> list[Pattern]:
-    """The patterns a set is rendered with."""
+    """Return the patterns a set is rendered with."""
     return list({p.name: p for p in (pattern_for(view.suite, data, pattern) for pattern in view.patterns)}.values())
 
 
 def _audit_rendered(
     view: View, pattern: Pattern, reader: _Reader, examples: Sequence[Example], facts: SetFacts, say: Say
 ) -> list[Finding]:
-    """One set with one pattern: what is wrong with its prompts; what is known of them goes to the set's facts."""
+    """Yield the problems of one set with one pattern, and add its prompt facts to the set's facts."""
     name, kind = facts.name, facts.kind
     inside = {role_of(name, train_set) == "in_domain" for train_set in view.train_sets}
     sizes = {view.evaluation.limit_in_domain if i else view.evaluation.limit for i in inside or {False}}

@@ -1,7 +1,8 @@
-"""Shallow baselines that show what a test set gives away without understanding.
+"""Shallow baselines that show how much of a test set can be solved without understanding.
 
-`partial_input_baseline` sees only a part of each example, `hypothesis_baseline` only the hypothesis: far above chance
-means that labels leak. `overlap_baseline` sees only how many words of the hypothesis are in the premise. Try it::
+`partial_input_baseline` sees only a part of each example, and `hypothesis_baseline` only the hypothesis. An accuracy
+far above chance means that labels leak. `overlap_baseline` sees only how many words of the hypothesis are in the
+premise. Try it::
 
     from oodles.audit.baseline import hypothesis_baseline
     from oodles.suite import mini
@@ -38,11 +39,11 @@ def partial_input_baseline(texts: Sequence[str], gold: Sequence[int], groups: Se
     Parameters
     ----------
     texts : sequence of str
-        The part that is seen, for example the hypotheses.
+        The visible part, for example the hypotheses.
     gold : sequence of int
         The right answers.
     groups : sequence of str
-        What is not seen but shared, for example the premises.
+        The hidden part that examples share, for example the premises.
     seed : int
         Decides which groups share a fold.
 
@@ -50,7 +51,7 @@ def partial_input_baseline(texts: Sequence[str], gold: Sequence[int], groups: Se
     -------
     float
         Mean accuracy over the folds; with fewer groups than five, each group is a fold. ``nan`` if there is only one
-        answer, which gives nothing to tell apart, or only one group, which leaves nothing to learn from.
+        answer or only one group.
 
     Examples
     --------
@@ -75,7 +76,7 @@ def partial_input_baseline(texts: Sequence[str], gold: Sequence[int], groups: Se
 def hypothesis_baseline(rows: Sequence[Mapping[str, str]], seed: int = 0) -> float:
     """Held-out accuracy of a classifier that never sees the premise: `partial_input_baseline` of the hypotheses.
 
-    The rows of one premise stay in one fold. The label ``entailment`` stands against all others.
+    The rows of one premise stay in one fold. The label ``entailment`` is compared with all others together.
 
     Parameters
     ----------
@@ -100,8 +101,8 @@ def hypothesis_baseline(rows: Sequence[Mapping[str, str]], seed: int = 0) -> flo
 def overlap_baseline(rows: Sequence[Mapping[str, str]]) -> float:
     """Accuracy of the best threshold on the share of hypothesis words found in the premise, in either direction.
 
-    The threshold is chosen on the same rows, so this is what the cue can give at most. A hypothesis without words has
-    a share of 0. ``nan`` without rows.
+    The threshold is chosen on the same rows, so this is an upper bound for the cue. A hypothesis without words has a
+    share of 0. ``nan`` without rows.
     """
     if not rows:
         return math.nan
@@ -109,7 +110,7 @@ def overlap_baseline(rows: Sequence[Mapping[str, str]]) -> float:
     gold = np.array([row["label"] == "entailment" for row in rows])
     cuts, place = np.unique(share, return_inverse=True)
     gain = np.bincount(place, weights=np.where(gold, 1.0, -1.0), minlength=len(cuts))
-    right = np.sum(~gold) + np.cumsum(gain[::-1])  # rows that are right if those from the cut up are entailment
+    right = np.sum(~gold) + np.cumsum(gain[::-1])  # correct rows if those from the cut up are entailment
     accuracy = right / len(rows)
     return float(max(accuracy.max(), 1 - accuracy.min()))
 
@@ -120,12 +121,12 @@ def _overlap(premise: str, hypothesis: str) -> float:
 
 
 def _words(text: str) -> list[str]:
-    """Words in lower case; an apostrophe belongs to its word."""
+    """Split into lower-case words; an apostrophe belongs to its word."""
     return words(text.lower().replace("’", "'"), keep="'")
 
 
 def _bag_of_words(texts: Sequence[str]) -> Matrix:
-    """One column per word and a constant one."""
+    """Return one column per word and a constant column."""
     bags = [sorted(set(_words(text))) for text in texts]
     vocabulary = {word: i for i, word in enumerate(sorted(set().union(*bags)))}
     columns = [[*(vocabulary[word] for word in row), len(vocabulary)] for row in bags]
@@ -135,14 +136,14 @@ def _bag_of_words(texts: Sequence[str]) -> Matrix:
 
 
 def _folds(groups: Sequence[str], seed: int) -> Ints:
-    """A fold for every row, the same for rows of the same group."""
+    """Assign a fold to every row; rows of a group share a fold."""
     number = {group: i for i, group in enumerate(sorted(set(groups)))}
     order = np.random.default_rng(seed).permutation(len(number))
     return np.array([order[number[group]] % FOLDS for group in groups], dtype=np.int64)
 
 
 def _choose(features: Matrix, right: Ints, held_out: Matrix, answers: int) -> Ints:
-    """The answer to each held-out row after learning from the others."""
+    """Predict the answer to each held-out row after fitting on the others."""
     if answers == 2:
         return np.asarray(held_out @ _fit(features, right == 1) > 0, dtype=np.int64)
     scores = [np.asarray(held_out @ _fit(features, right == answer)) for answer in range(answers)]
@@ -150,7 +151,7 @@ def _choose(features: Matrix, right: Ints, held_out: Matrix, answers: int) -> In
 
 
 def _fit(features: Matrix, gold: NDArray[np.bool_]) -> Floats:
-    """Coefficients of the penalised logistic regression."""
+    """Fit the coefficients of the penalised logistic regression."""
     sign = np.where(gold, 1.0, -1.0)
     transposed = features.T.tocsr()
 

@@ -1,4 +1,4 @@
-"""The single checks of the audit. Each looks at one thing and yields findings; `audit.py` decides what is looked at."""
+"""The individual checks of the audit. Each checks one thing and yields findings; `audit.py` calls them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ LISTED = 10  # items listed with a finding; --json has them all
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """What a code means. Codes are stable: scripts and `--allow` name them."""
+    """The definition of a code. Codes are stable: scripts and `--allow` use them."""
 
     severity: Severity
     meaning: str
-    allowed: bool = True  # whether --allow can wave it through
+    allowed: bool = True  # whether --allow can ignore it
 
 
 CODES: dict[str, Code] = {
@@ -72,12 +72,12 @@ CODES: dict[str, Code] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing the audit found."""
+    """A single finding of the audit."""
 
     code: str
     where: str  # a set, a model, or both
     text: str
-    items: tuple[str, ...] = ()  # rows or pairs, where there are some
+    items: tuple[str, ...] = ()  # affected rows or pairs, if any
 
     @property
     def severity(self) -> Severity:
@@ -91,7 +91,7 @@ class Finding:
 
 
 def check_labels(data: DataSet, kind: Kind, origin: Origin, examples: Sequence[Example]) -> Iterator[Finding]:
-    """Names, counts and balance of the labels."""
+    """Check names, counts and balance of the labels."""
     where = _place(data, kind)
     wrong = [
         f"label {raw} is '{origin.class_names[int(raw)]}' in the file, '{name}' in the suite"
@@ -115,7 +115,7 @@ def check_labels(data: DataSet, kind: Kind, origin: Origin, examples: Sequence[E
 
 
 def _same_name(names: Sequence[str], index: int, name: str) -> bool:
-    """Case and punctuation do not matter; a class that the file does not name, or names by its number, says nothing."""
+    """Compare label names without case and punctuation; an unnamed or numbered class matches any name."""
     if index >= len(names) or names[index] == str(index):
         return True
     return overlap.normalise(names[index]) == overlap.normalise(name)
@@ -135,7 +135,7 @@ def _check_balance(data: DataSet, kind: Kind, examples: Sequence[Example]) -> It
 
 
 def check_pins(data: DataSet, examples: Sequence[Example], pinned: pins.Pins) -> Iterator[Finding]:
-    """Rows against their hashes."""
+    """Compare rows with their pinned hashes."""
     difference = pins.compare(examples, pinned)
     rows = {n: examples[n - 1] for n in (*difference.relabelled, *difference.added)}
     shown = {n: f"row {n} (id {e.id}): {_short(e, 300)} -> {e.label}" for n, e in rows.items()}
@@ -162,7 +162,7 @@ def check_pins(data: DataSet, examples: Sequence[Example], pinned: pins.Pins) ->
 
 
 def check_texts(data: DataSet, kind: Kind, examples: Sequence[Example]) -> Iterator[Finding]:
-    """Empty and damaged texts, and duplicates."""
+    """Find empty and damaged texts, and duplicates."""
     where = _place(data, kind)
     empty = [f"id {e.id}: {name}" for e in examples for name, text in e.fields.items() if not text.strip()]
     if empty:
@@ -198,7 +198,7 @@ def check_texts(data: DataSet, kind: Kind, examples: Sequence[Example]) -> Itera
 
 
 def check_sets(tests: Mapping[str, Sequence[Example]]) -> Iterator[Finding]:
-    """Test sets with the same examples: a correlation between them is partly, or only, one of a set with itself."""
+    """Find test sets that share examples, which makes their correlation partly one of a set with itself."""
     for shared in overlap.shared_rows(tests):
         a, b = shared.sets
         if shared.same:
@@ -213,7 +213,7 @@ def check_sets(tests: Mapping[str, Sequence[Example]]) -> Iterator[Finding]:
 def check_overlap(
     train_set: str, train: Sequence[Example], tests: Mapping[str, Sequence[Example]], draws: Sequence[Draw]
 ) -> Iterator[Finding]:
-    """Train examples in the test sets, exactly or nearly; drawn shots weigh more than the split they come from."""
+    """Find train examples that are in the test sets, exactly or nearly; drawn shots are reported separately."""
     drawn: dict[str, list[str]] = {}
     for draw in draws:
         for example in draw.examples:
@@ -235,7 +235,7 @@ def _overlap_findings(
     by_id: Mapping[str, Example],
     overlaps: Sequence[overlap.Overlap],
 ) -> Iterator[tuple[Finding, set[str]]]:
-    """Findings, each with the ids of the train examples it is about."""
+    """Yield findings, each with the ids of its train examples."""
     for name in dict.fromkeys(o.test_set for o in overlaps):
         for near in (False, True):
             pairs = sorted(
@@ -266,7 +266,7 @@ def _pair_line(pair: overlap.Overlap, train: Example) -> str:
 def check_hypothesis_only(
     data: DataSet, examples: Sequence[Example], shared: str
 ) -> tuple[float | None, tuple[Finding, ...]]:
-    """What the fields other than the shared one give away; nothing to say where there is no other field."""
+    """Measure how much the fields other than the shared one reveal; nothing if there is no other field."""
     from oodles.audit.baseline import partial_input_baseline  # loads scipy
 
     others = [name for name in examples[0].fields if name != shared]
@@ -275,7 +275,7 @@ def check_hypothesis_only(
     texts = [" ".join(e.fields.get(name, "") for name in others) for e in examples]
     gold = [e.answer for e in examples]
     premises = [e.fields.get(shared, "") for e in examples]
-    # what repeats most stays together: a hypothesis seen in training would be known by heart
+    # keep what repeats most in one fold: a hypothesis seen in training would be memorised
     groups = premises if len(set(premises)) <= len(set(texts)) else texts
     reached = partial_input_baseline(texts, gold, groups)
     if reached != reached:
@@ -289,7 +289,7 @@ def check_hypothesis_only(
 
 
 def check_spaces(prompts: PromptSet, where: str) -> Iterator[Finding]:
-    """A word after a text begins with one space; otherwise a model sees a token it would hardly ever write there."""
+    """Check that exactly one space separates text and answer; otherwise the model sees an unusual token."""
     end = prompts.prompts[0].text[-8:]
     for answer in prompts.answers:
         letter, bare = answer[0], answer.lstrip()
@@ -306,7 +306,7 @@ def check_spaces(prompts: PromptSet, where: str) -> Iterator[Finding]:
 
 
 def check_answers(tokenizer: Any, prompts: PromptSet, where: str) -> Iterator[Finding]:
-    """Answers of several tokens, of equal tokens, and answers that change the prompt they are joined to."""
+    """Find answers of several tokens, of equal tokens, and answers that change the tokens of the prompt."""
     step = max(1, len(prompts.prompts) // 200)
     texts = [wrap(tokenizer, p.text, prompts.chat) for p in prompts.prompts[::step]]
     joined = [joined_tokens(tokenizer, answer, texts) for answer in prompts.answers]
@@ -325,7 +325,7 @@ def check_answers(tokenizer: Any, prompts: PromptSet, where: str) -> Iterator[Fi
 
 
 def check_padding(tokenizer: Any, chat: bool, where: str) -> Finding:
-    """What the model sees before a prompt, and where padding goes."""
+    """Report the start tokens and the padding side."""
     start = [] if chat else tokenizer.convert_ids_to_tokens(start_tokens(tokenizer))
     before = f"{' '.join(start)} is put before every prompt" if start else "nothing is put before a prompt (no BOS)"
     side = getattr(tokenizer, "padding_side", "right")
@@ -336,7 +336,7 @@ def check_padding(tokenizer: Any, chat: bool, where: str) -> Finding:
 def check_prompts(
     tokenizer: Any, prompts: PromptSet, limit: int | None, where: str
 ) -> tuple[TokenFacts | None, list[Finding]]:
-    """Tokenise a set as scoring will; its facts, and what is wrong with it."""
+    """Tokenise a set as scoring does; return its facts and findings."""
     findings = list(check_answers(tokenizer, prompts, where))
     if any(f.severity == "error" for f in findings):
         return None, findings

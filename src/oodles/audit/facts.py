@@ -1,4 +1,4 @@
-"""What an audit knows of each set: typed records; `as_dict` is what `audit.json` and `oodles check --json` hold."""
+"""Facts about each set of an audit, as typed records; `as_dict` is for `audit.json` and `oodles check --json`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownPrompt:
-    """A prompt as the model sees it; tokens only where a tokenizer was asked."""
+    """A prompt as the model sees it; tokens only if a tokenizer is available."""
 
     text: str
     answer: str
@@ -25,7 +25,7 @@ class ShownPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenFacts:
-    """A set's prompts as a tokenizer has them; `shortened` is None if a prompt cannot be shortened to fit."""
+    """Token counts of a set's prompts; `shortened` is None if a prompt cannot be shortened to fit."""
 
     tokens: int
     mean_tokens: float
@@ -55,7 +55,7 @@ class PromptFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetFacts:
-    """A train or test set: sizes, labels, where it comes from, and its prompts by pattern and model."""
+    """A train or test set: sizes, labels, origin, and its prompts by pattern and model."""
 
     name: str
     kind: str
@@ -67,7 +67,7 @@ class SetFacts:
     origin: str
     revision: str | None
     rendered: dict[str, dict[str, PromptFacts]] = field(default_factory=dict)
-    shallow: tuple[float | None, ...] = ()  # accuracy of a hypothesis-only baseline, where it was asked for
+    shallow: tuple[float | None, ...] = ()  # accuracy of a hypothesis-only baseline, if requested
 
     def as_dict(self) -> dict[str, Any]:
         rendered = {p: {m: facts.as_dict() for m, facts in by_model.items()} for p, by_model in self.rendered.items()}

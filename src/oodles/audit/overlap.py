@@ -1,8 +1,8 @@
-"""Examples that occur twice: inside one set, or in a train set and a test set.
+"""Find examples that occur twice: within one set, or in a train set and a test set.
 
-Texts are compared as they are ("exact"), without case, spacing and punctuation ("normalised"), and by the word n-grams
-that two examples share ("near"). The search for near pairs is exact: it finds what comparing all pairs would find. Try
-it::
+Texts are compared unchanged ("exact"), without case, spacing and punctuation ("normalised"), and by the word n-grams
+that two examples share ("near"). The search for near pairs is exact: it finds the same pairs as comparing all of them.
+Try it::
 
     python -c "from oodles.audit.overlap import normalise; print(normalise('  Don’t PANIC, it is 5 o’clock! '))"
 """
@@ -28,15 +28,15 @@ Floats = NDArray[np.float64]
 Texts = tuple[str, ...]  # the fields of an example, in the order of their names
 
 Kind = Literal["exact", "normalised", "near"]
-Match = tuple[int, Kind, float]  # row of the train set, how, similarity
+Match = tuple[int, Kind, float]  # row of the train set, kind of match, similarity
 
-NEAR = 0.8  # for this and the next, see the notes of `overlaps`
+NEAR = 0.8  # see the notes of `overlaps`, also for the next constant
 EACH_FIELD = 0.7
-CHUNK = 10_000  # train examples looked at together: bounds the memory, whatever the size of the train set
+CHUNK = 10_000  # train examples processed together; bounds the memory for any size of the train set
 BUDGET = 1 << 19  # array elements expanded at a time
-AS_IS = "\0"  # begins a text that is not normalised; no normalised text has it
+AS_IS = "\0"  # prefix of a text that is not normalised; normalised texts never contain it
 LOW = np.int64((1 << 32) - 1)  # two numbers are packed into one: high << 32 | low
-SLACK = 1.0 - 1e-12  # filters may let a pair through for rounding, never drop one; similarity itself decides
+SLACK = 1.0 - 1e-12  # because of rounding, filters may keep an extra pair but never drop one; similarity decides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,26 +45,26 @@ class Duplicate:
 
     ids: tuple[str, ...]
     kind: Literal["exact", "normalised"]  # exact: all fields are equal character by character
-    conflict: bool  # they do not all have the same answer
+    conflict: bool  # their answers differ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """A test example and the train example most like it."""
+    """A test example and the train example most similar to it."""
 
     test_set: str
     train_id: str
     test_id: str
     kind: Kind
     similarity: float  # shared n-grams / all n-grams of the two; 1 for exact and normalised
-    conflict: bool  # they have different answers
+    conflict: bool  # their answers differ
 
 
 def normalise(text: str) -> str:
-    """The words of a text without case, spacing, punctuation and symbols; letters and digits of every script stay.
+    """Return the words of a text without case, spacing, punctuation and symbols, for letters and digits of all scripts.
 
-    Unicode NFKC and case folding, as for identifiers (invisible characters go); then every run of other characters is
-    one space. A combining mark stays with its letter.
+    Applies Unicode NFKC and case folding, as for identifiers (invisible characters are removed). Every run of other
+    characters becomes one space. A combining mark stays with its letter.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def normalise(text: str) -> str:
 
 
 def words(text: str, keep: str = "") -> list[str]:
-    """Runs of letters and digits of every script, in NFKC; the characters in `keep` count as letters.
+    """Return runs of letters and digits of every script, in NFKC; the characters in `keep` count as letters.
 
     Examples
     --------
@@ -92,10 +92,10 @@ def words(text: str, keep: str = "") -> list[str]:
 
 
 def duplicates(examples: Sequence[Example]) -> tuple[Duplicate, ...]:
-    """Groups of examples with the same fields, in the order of their first members.
+    """Return groups of examples with the same fields, in the order of their first members.
 
-    Fields are compared as `normalise` leaves them; a text without letters and digits is compared as it is, so that
-    "!!!" is not "???".
+    Fields are compared after `normalise`. A text without letters and digits is compared unchanged, so that "!!!"
+    differs from "???".
 
     Examples
     --------
@@ -114,13 +114,13 @@ class SharedRows:
     """Two test sets with examples in common."""
 
     sets: tuple[str, str]
-    count: int  # different examples that both hold
-    sizes: tuple[int, int]  # different examples of each
-    same: bool  # neither holds another example, and the answers are the same
+    count: int  # distinct examples in both sets
+    sizes: tuple[int, int]  # distinct examples of each set
+    same: bool  # both hold the same examples, with the same answers
 
 
 def shared_rows(tests: Mapping[str, Sequence[Example]]) -> tuple[SharedRows, ...]:
-    """Pairs of test sets with the same examples, as `duplicates` compares them.
+    """Return pairs of test sets that share examples, as `duplicates` compares them.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def overlaps(
     ngram: int = 3,
     each_field: float = EACH_FIELD,
 ) -> tuple[Overlap, ...]:
-    """Test examples that are also in the train set, or nearly so.
+    """Return test examples that are in the train set, exactly or nearly.
 
     Parameters
     ----------
@@ -173,15 +173,15 @@ def overlaps(
 
     Notes
     -----
-    The defaults were chosen by reading pairs of NLI examples. Similarity alone does not tell examples apart that share
+    The defaults were chosen by reading pairs of NLI examples. Similarity alone does not distinguish examples that share
     a long premise: inside SNLI's test set, 84% of the pairs at 0.8 or more have different answers, and under one
-    premise of RTE "A female rabbit is called a buck" and "... a doe" even reach 1. Hence `each_field`. What passes both
-    is nearly the same text; where one word decides the answer, as in PAWS, look at `Overlap.conflict`. Texts of a few
-    words are rarely near: one changed word inside a field of fewer than 19 words takes it below 0.7.
+    premise of RTE "A female rabbit is called a buck" and "... a doe" even reach 1. Hence `each_field`. Pairs that pass
+    both limits are nearly the same text; where one word decides the answer, as in PAWS, look at `Overlap.conflict`.
+    Texts of a few words are rarely near: one changed word inside a field of fewer than 19 words takes it below 0.7.
 
-    Near pairs are found by prefix filtering [1]_: two sets with Jaccard similarity t or more share one of the
-    ``|x| - ceil(t |x|) + 1`` rarest elements of each. Candidates that pass are counted in full: no pair is missed and
-    none is guessed. Only n-grams of the test sets are kept; train examples stream past in chunks.
+    Near pairs are found by prefix filtering [1]_: two sets with Jaccard similarity t or more share one of the ``|x| -
+    ceil(t |x|) + 1`` rarest elements of each. The similarity of each candidate is then computed exactly: no pair is
+    missed and none is guessed. Only n-grams of the test sets are kept; train examples stream past in chunks.
 
     References
     ----------
@@ -215,7 +215,7 @@ def overlaps(
 
 
 class _WordCharacters(dict[int, int | str | None]):
-    """For str.translate: letters, digits and marks stay, invisible characters go, all others become spaces."""
+    """For str.translate: keep letters, digits and marks, remove invisible characters, turn the rest into spaces."""
 
     def __init__(self, keep: str) -> None:
         super().__init__({ord(character): character for character in keep})
@@ -229,11 +229,11 @@ class _WordCharacters(dict[int, int | str | None]):
         return replacement
 
 
-_word_characters = cache(_WordCharacters)  # one table for each `keep`, filled as characters are met
+_word_characters = cache(_WordCharacters)  # one table per `keep`, filled as characters occur
 
 
 def _drop_leading_marks(word: str) -> str:
-    """A mark whose base was no letter or digit belongs to nothing that is kept."""
+    """Drop a mark whose base character is not a letter or digit."""
     while word and unicodedata.category(word[0])[0] == "M":
         word = word[1:]
     return word
@@ -244,19 +244,19 @@ def _texts(example: Example) -> Texts:
 
 
 def _comparable(texts: Texts) -> Texts:
-    """Normalised texts; one that has no letters and digits stays as it is, and is marked."""
+    """Return normalised texts; a text without letters and digits stays unchanged and is marked."""
     return tuple(normalise(text) or (AS_IS + text if text else "") for text in texts)
 
 
 def _words(text: str, ngram: int) -> list[str]:
-    """The words of a comparable text, filled up with empty ones to a single n-gram if they are too few."""
+    """Return the words of a comparable text, padded with empty words to at least one n-gram."""
     if not text:
         return []
     parts = [text] if text.startswith(AS_IS) else text.split(" ")
     return parts + [""] * (ngram - len(parts))
 
 
-# the same texts
+# equal texts
 
 
 def _duplicate(group: Sequence[Example]) -> Duplicate:
@@ -269,7 +269,7 @@ def _duplicate(group: Sequence[Example]) -> Duplicate:
 
 
 def _first_rows(texts: Iterable[Texts], wanted: Set[Texts]) -> dict[Texts, int]:
-    """Where each wanted text occurs first."""
+    """Return where each wanted text occurs first."""
     rows: dict[Texts, int] = {}
     for row, text in enumerate(texts):
         if text in wanted:
@@ -278,7 +278,7 @@ def _first_rows(texts: Iterable[Texts], wanted: Set[Texts]) -> dict[Texts, int]:
 
 
 def _chunks(train: Sequence[Example]) -> Iterator[dict[Texts, int]]:
-    """The distinct comparable texts of a chunk of the train set, with the row where each is first."""
+    """Yield the distinct comparable texts of each chunk of the train set, with the row of first occurrence."""
     for start in range(0, len(train), CHUNK):
         chunk: dict[Texts, int] = {}
         for row, example in enumerate(train[start : start + CHUNK], start):
@@ -306,11 +306,11 @@ def _overlap(test_set: str, example: Example, like: Example, match: Match) -> Ov
     )
 
 
-# nearly the same texts
+# similar texts
 
 
 class _Nearest:
-    """The distinct texts of the tests, indexed, and the train example most like each that was seen so far."""
+    """An index of the distinct test texts, and the most similar train example seen so far for each."""
 
     def __init__(self, texts: Sequence[Texts], near: float, ngram: int, each_field: float) -> None:
         self.number = {text: i for i, text in enumerate(texts)}
@@ -322,7 +322,7 @@ class _Nearest:
         self._similarity = np.zeros(len(texts))
 
     def see(self, chunk: Mapping[Texts, int]) -> None:
-        """Take in more of the train set: texts and their rows, which rise from call to call."""
+        """Process more of the train set: texts and their rows, which increase from call to call."""
         texts, rows = list(chunk), list(chunk.values())
         grams = self._vocabulary.grams(texts)
         for candidates in _candidates(grams, self._index, self._near):
@@ -334,7 +334,7 @@ class _Nearest:
                     self._row[j], self._similarity[j] = rows[i], similarity[k]
 
     def get(self, text: Texts) -> tuple[int, float] | None:
-        """Row of the train set and similarity."""
+        """Return the row of the train set and the similarity."""
         i = self.number[text]
         return None if self._row[i] < 0 else (int(self._row[i]), float(self._similarity[i]))
 
@@ -347,7 +347,7 @@ class _Nearest:
 
 
 def _similarity(first: str, second: str, ngram: int) -> float:
-    """Of two fields."""
+    """Return the similarity of two fields."""
     if first == second:
         return 1.0
     a, b = _field_grams(first, ngram), _field_grams(second, ngram)
@@ -360,7 +360,7 @@ def _field_grams(text: str, ngram: int) -> set[Texts]:
 
 
 class _Numbers(dict[str, int]):
-    """A number for every word, given when it is first asked for."""
+    """Numbers words in the order in which they first occur."""
 
     def __missing__(self, word: str) -> int:
         self[word] = number = len(self)
@@ -369,20 +369,20 @@ class _Numbers(dict[str, int]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Grams:
-    """The n-grams of some texts, of each text from the rarest up."""
+    """The n-grams of some texts, sorted from the rarest within each text."""
 
     entries: Ints  # text << 32 | n-gram, sorted and distinct; only n-grams that occur in the tests
     starts: Ints  # where the entries of each text begin, and the end
-    sizes: Ints  # distinct n-grams of each text, with those that do not occur in the tests
+    sizes: Ints  # distinct n-grams of each text, including those that do not occur in the tests
 
     @property
     def known(self) -> Ints:
-        """Entries of each text."""
+        """Number of entries of each text."""
         return np.diff(self.starts)
 
 
 class _Vocabulary:
-    """Numbers for the n-grams of the tests, from the rarest up; whatever they do not have is numbered above them."""
+    """Numbers for the n-grams of the tests, rarest first; other n-grams get higher numbers."""
 
     def __init__(self, texts: Collection[Texts], ngram: int) -> None:
         self._ngram = ngram
@@ -407,7 +407,7 @@ class _Vocabulary:
         return _Grams(entries=entries, starts=starts, sizes=sizes)
 
     def _spell(self, texts: Collection[Texts], learn: bool = False) -> tuple[Ints, Ints]:
-        """Every n-gram of the texts: which text it is in, and its number before ranking."""
+        """Return every n-gram of the texts: the text it is in, and its number before ranking."""
         flat, lengths, owners = self._flatten(texts)
         counts = np.maximum(lengths - self._ngram + 1, 0)  # n-grams per field
         starts = _ranges(np.cumsum(lengths) - lengths, counts)
@@ -420,7 +420,7 @@ class _Vocabulary:
         return np.repeat(owners, counts), numbers
 
     def _flatten(self, texts: Collection[Texts]) -> tuple[Ints, Ints, Ints]:
-        """The numbers of all words in a row; for each field, how many are its own and which text it is in."""
+        """Concatenate the numbers of all words; return for each field its number of words and its text."""
         numbers, lengths, owners = array("q"), array("q"), array("q")
         for i, fields in enumerate(texts):
             for text in fields:
@@ -438,7 +438,7 @@ class _Index:
     grams: _Grams  # of the test texts
     starts: Ints  # where the list of each n-gram begins, and the end
     texts: Ints
-    positions: Ints  # of the n-gram among those of the text
+    positions: Ints  # position of the n-gram within its text
 
 
 def _index(grams: _Grams, length: int, near: float) -> _Index:
@@ -450,20 +450,20 @@ def _index(grams: _Grams, length: int, near: float) -> _Index:
 
 
 def _prefixes(grams: _Grams, near: float) -> tuple[Ints, Ints]:
-    """The entries of every text of which a similar text must share one, and their positions in the text."""
+    """Return the entries of each text of which every similar text must share one, and their positions."""
     prefix = grams.sizes - np.ceil(near * SLACK * grams.sizes).astype(np.int64) + 1
-    unknown = grams.sizes - grams.known  # rarer than all others, so they come first
+    unknown = grams.sizes - grams.known  # n-grams that do not occur in the tests are the rarest, so they come first
     counts = np.clip(prefix - unknown, 0, grams.known)
     at = _ranges(grams.starts[:-1], counts)
     return at, at - np.repeat(grams.starts[:-1], counts)
 
 
 def _candidates(train: _Grams, index: _Index, near: float) -> Iterator[Ints]:
-    """Pairs train text << 32 | test text that may be similar: all that are, and some that are not."""
+    """Return pairs (train text << 32 | test text) that may be similar: all similar ones, and some others."""
     at, positions = _prefixes(train, near)
     numbers, texts = train.entries[at] & LOW, train.entries[at] >> 32
     counts = index.starts[numbers + 1] - index.starts[numbers]
-    rest = train.known[texts] - positions - 1  # how many n-grams of the train text are still to come
+    rest = train.known[texts] - positions - 1  # n-grams of the train text that are still to come
     for part in _parts(counts):
         hits = _ranges(index.starts[numbers[part]], counts[part])
         x, before, after = (np.repeat(values[part], counts[part]) for values in (texts, positions, rest))
@@ -474,7 +474,7 @@ def _candidates(train: _Grams, index: _Index, near: float) -> Iterator[Ints]:
 
 
 def _verified(pairs: Ints, train: _Grams, index: _Index, near: float) -> tuple[Ints, Floats]:
-    """The pairs that are similar, and how much."""
+    """Return the similar pairs with their similarity."""
     tests = index.grams
     counts = train.known[pairs >> 32]
     shared = np.zeros(len(pairs), dtype=np.int64)
@@ -495,7 +495,7 @@ def _as_array(values: array[int]) -> Ints:
 
 
 def _look_up(values: Ints, ordered: Ints) -> Ints:
-    """Where each value is in a sorted array; values that are not in it are numbered from its length up."""
+    """Return the index of each value in a sorted array; values that are missing are numbered from its length up."""
     at = np.searchsorted(ordered, values)
     new = at == len(ordered)
     new[~new] = ordered[at[~new]] != values[~new]
@@ -504,13 +504,13 @@ def _look_up(values: Ints, ordered: Ints) -> Ints:
 
 
 def _ranges(starts: Ints, counts: Ints) -> Ints:
-    """start, start + 1, ..., as many as counted, one after the other."""
+    """Concatenate ranges: start, start + 1, ..., each with the given count."""
     ends = np.cumsum(counts)
     return np.repeat(starts - ends + counts, counts) + np.arange(ends[-1] if len(ends) else 0)
 
 
 def _parts(counts: Ints) -> Iterator[slice]:
-    """Consecutive slices whose counts add up to about the budget at most."""
+    """Yield consecutive slices whose counts add up to about the budget at most."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     edges = np.searchsorted(ends, np.arange(BUDGET, total, BUDGET), side="right")

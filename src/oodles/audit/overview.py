@@ -1,4 +1,4 @@
-"""A suite in plain data: its sets with their sizes, labels and chance, and its slices."""
+"""A suite as plain data: its sets with sizes, labels and chance, and its slices."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from oodles.suite.sources import load_examples, load_origin, locate
 
 
 def describe_suite(suite: Suite, *, baseline: bool = False) -> list[dict[str, Any]]:
-    """One mapping per train and test set."""
+    """Return one mapping per train and test set."""
     sets = [("train", s) for s in suite.train_sets.values()] + [("test", s) for s in suite.test_sets.values()]
     return [_describe_set(suite, kind, data, baseline) for kind, data in sets]
 
 
 def _describe_set(suite: Suite, kind: str, data: DataSet, baseline: bool) -> dict[str, Any]:
     here = data.source.hub is None or locate(suite, data) is not None
-    examples = load_examples(suite, data) if here else ()  # to show a suite is no reason to fetch it
+    examples = load_examples(suite, data) if here else ()  # listing a suite must not download it
     counts = Counter(e.label for e in examples) or Counter({k: n for k, n in data.expect.items() if k in data.labels})
     gold: Counter[int] = Counter()
     for label, count in counts.items():
@@ -49,7 +49,7 @@ def _describe_set(suite: Suite, kind: str, data: DataSet, baseline: bool) -> dic
 
 
 def describe_slices(suite: Suite) -> list[dict[str, Any]]:
-    """Every slice of every test set by one column, with its size."""
+    """Return every slice of every test set by one column, with its size."""
     rows = []
     for data in suite.test_sets.values():
         columns = slice_columns(load_examples(suite, data))

@@ -1,9 +1,9 @@
-"""A hash of every row of a suite's test sets, so that a copy which differs is noticed and its rows can be shown.
+"""Hashes of every row of a suite's test sets, to detect a copy that differs and show the differing rows.
 
     oodles check --suite mine.toml --pin mine.rows       # write them, then say rows = "mine.rows" in the TOML
 
-Each row is four bytes: 28 bits of a hash of its fields, and the number of its answer. So text and label are told
-apart: a copy with swapped labels has every text and no answer right.
+Each row takes four bytes: 28 bits of a hash of its fields, and the number of its answer. Text and label can be compared
+separately: a copy with swapped labels has the right texts and the wrong answers.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from oodles.outputs import begins_with, check_target
 from oodles.suite.sources import load_examples
 
 Pins = npt.NDArray[np.uint32]
-PREFIX = "set:"  # a set may have any name, an argument of numpy's may not
+PREFIX = "set:"  # a set may have any name, but an argument of numpy may not
 ANSWER_BITS = 4  # answers above 15 share a number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """How a set differs from its pins; numbers count rows from 1."""
+    """How a set differs from its pins; rows are counted from 1."""
 
-    missing: int  # rows that should be there
-    added: tuple[int, ...]  # rows that should not
+    missing: int  # number of expected rows that are absent
+    added: tuple[int, ...]  # rows that are not expected
     relabelled: tuple[int, ...]  # rows with a known text and another answer
 
     def __bool__(self) -> bool:
@@ -42,7 +42,7 @@ class Difference:
 
 
 def pins_of(examples: Sequence[Example]) -> Pins:
-    """The hash of every row, in order."""
+    """Return the hash of every row, in order."""
     return np.array([_pin(e) for e in examples], dtype=np.uint32)
 
 
@@ -53,7 +53,7 @@ def _pin(example: Example) -> int:
 
 
 def compare(examples: Sequence[Example], pins: Pins) -> Difference:
-    """Rows that are missing, added or labelled otherwise; order does not matter."""
+    """Find rows that are missing, added or labelled differently; order does not matter."""
     current = pins_of(examples)
     if len(current) == len(pins) and bool((current == pins).all()):
         return Difference(missing=0, added=(), relabelled=())
@@ -78,7 +78,7 @@ def compare(examples: Sequence[Example], pins: Pins) -> Difference:
 
 
 def read_pins(suite: Suite) -> dict[str, Pins]:
-    """The pins of a suite by test set; none if it has no such file."""
+    """Read the pins of a suite by test set; empty if it has no such file."""
     if not suite.rows:
         return {}
     path = Path(suite.folder) / suite.rows

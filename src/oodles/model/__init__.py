@@ -1,1 +1,1 @@
-"""Language models: found, loaded, tokenised for, and scored exactly."""
+"""Language models: resolve names, load weights, tokenise prompts, and score answers exactly."""

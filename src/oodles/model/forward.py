@@ -1,7 +1,7 @@
-"""A batch through the model: hidden states, and of the head no more than the answers need.
+"""Run a batch through the model: hidden states, and only the part of the head that the answers need.
 
-Weights may be in half precision; logits never are. Rounded to bf16 they are .125 apart near 20, so that answers tie and
-the first one is taken: the head's product is made in fp32, from the hidden state as the model gives it.
+Weights may be in half precision, but logits never are. Rounded to bf16 they are .125 apart near 20, so answers tie and
+the first one wins. The head's product is therefore computed in fp32 from the model's hidden state.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from oodles.model.prefix_trees import Ints, Packing, Row, RowLayout, Sequences, 
 if TYPE_CHECKING:
     import torch
 
-AGREEMENT = 1e-4  # how far apart two ways to the same numbers may be, as a share of these
-VOCABULARY_AT_ONCE = 8192  # rows of a head in half precision that are copied to fp32 at a time
-ITEMS_AT_ONCE = 32  # items for which such a copy is used
+AGREEMENT = 1e-4  # allowed relative difference between two ways to compute the same numbers
+VOCABULARY_AT_ONCE = 8192  # rows of a half-precision head that are copied to fp32 at a time
+ITEMS_AT_ONCE = 32  # items that share such a copy
 
 # rows of head: the head is a plain matrix, and only its answer rows are multiplied
 # model's logits: the model applies its own head, at the positions that are read
-# one by one: the plainest way, for models that take neither positions nor masks
+# one by one: the plain way, for models that accept neither positions nor masks
 Way = Literal["rows of head", "model's logits", "one by one"]
-Withheld = Literal["mask", "positions"] | None  # of a packed row's inputs, to see what the model makes of the rest
+Withheld = Literal["mask", "positions"] | None  # input of a packed row to leave out, to test whether it is used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
-    """All that scoring a set needs besides the model; made once, from the whole set."""
+    """Everything that scoring a set needs besides the model; made once, from the whole set."""
 
     name: str
     sequences: Sequences  # one per prompt, or one per prompt x answer if an answer has several tokens
@@ -39,8 +39,8 @@ class Plan:
     packing: Packing
     batch_tokens: int
     way: Way = "rows of head"
-    normalise: bool = False  # log-probabilities over the vocabulary, for answers of one token too
-    shortened: int = 0  # prompts that were cut to fit
+    normalise: bool = False  # log-probabilities over the vocabulary, also for answers of one token
+    shortened: int = 0  # prompts that were shortened to fit
     ids: tuple[str, ...] = ()  # of the prompts, for messages
 
     @property
@@ -49,12 +49,12 @@ class Plan:
 
     @property
     def tokens(self) -> int:
-        """Tokens computed, padding left out."""
+        """Number of tokens computed, without padding."""
         return self.packing.tokens
 
     @property
     def answer_tokens(self) -> list[int] | None:
-        """The tokens whose logits are all that is read; None if the whole vocabulary is."""
+        """The tokens whose logits are read; None if the whole vocabulary is needed."""
         return [t[0] for t in self.targets] if self.one_token and not self.normalise else None
 
 
@@ -62,18 +62,18 @@ class Plan:
 
 
 def causal_lm(model: Any) -> Any:
-    """The causal language model inside a PEFT wrapper, if there is one."""
+    """Return the causal language model inside a PEFT wrapper, if there is one."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def head_of(model: Any) -> Any:
-    """The module that makes logits of hidden states; None if the model does not say which."""
+    """Return the module that turns hidden states into logits; None if the model does not declare it."""
     find = getattr(causal_lm(model), "get_output_embeddings", None)
     return find() if find is not None else None
 
 
 def hidden_states(model: Any, **inputs: Any) -> torch.Tensor:
-    """The last layer's output; the head is not applied."""
+    """Return the last layer's output, without the head."""
     output = causal_lm(model).base_model(use_cache=False, **inputs)
     return output.last_hidden_state
 
@@ -98,7 +98,7 @@ def takes_masks(model: Any) -> bool:
 
 @contextmanager
 def evaluating(model: torch.nn.Module, tokens: Sequence[int] | None = None) -> Iterator[None]:
-    """Evaluation mode, with logits in fp32 at least, of these tokens or of all; afterwards all is as it was."""
+    """Switch to evaluation mode with logits in at least fp32, for these tokens or all; restore the model afterwards."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -112,7 +112,7 @@ def evaluating(model: torch.nn.Module, tokens: Sequence[int] | None = None) -> I
 
 
 def _rounding_matrices(head: Any) -> list[Any]:
-    """The matrices of a head, adapters included, whose product is rounded to half precision."""
+    """Return the matrices of a head, adapters included, whose product is rounded to half precision."""
     import torch
 
     if not isinstance(head, torch.nn.Module):
@@ -124,7 +124,7 @@ def _rounding_matrices(head: Any) -> list[Any]:
 
 @contextmanager
 def _unrounded(matrix: Any, tokens: Sequence[int] | None) -> Iterator[None]:
-    """The matrix gives its product in fp32, for these tokens or for all."""
+    """Let the matrix compute its product in fp32, for these tokens or for all."""
     import torch
 
     def forward(hidden: torch.Tensor) -> torch.Tensor:
@@ -138,11 +138,11 @@ def _unrounded(matrix: Any, tokens: Sequence[int] | None) -> Iterator[None]:
     try:
         yield
     finally:
-        del matrix.forward  # what its class defines is seen again
+        del matrix.forward  # the method of the class is visible again
 
 
 def _all_logits(matrix: Any, hidden: torch.Tensor) -> torch.Tensor:
-    """The product in fp32; the matrix is copied a part at a time, because a whole copy may not fit."""
+    """Compute the product in fp32; the matrix is copied in parts, because a whole copy may not fit."""
     import torch
 
     parts = [hidden.float() @ rows.float().T for rows in matrix.weight.split(VOCABULARY_AT_ONCE)]
@@ -151,7 +151,7 @@ def _all_logits(matrix: Any, hidden: torch.Tensor) -> torch.Tensor:
 
 
 def answer_logits(head: Any, hidden: torch.Tensor, tokens: Sequence[int]) -> torch.Tensor:
-    """The logits of some tokens, in fp32 at least: only their rows of the head are multiplied."""
+    """Compute the logits of some tokens in at least fp32; only their rows of the head are multiplied."""
     chosen = list(tokens)
     values = _at_least_single(hidden.to(head.weight.device)) @ _at_least_single(head.weight[chosen]).T
     return values if head.bias is None else values + _at_least_single(head.bias[chosen])
@@ -173,7 +173,7 @@ def head_is_matrix(model: Any) -> bool:
 
 
 def head_is_plain(model: Any, tokens: torch.Tensor) -> bool:
-    """Whether head(hidden) is all the model does after its last layer: compared over the whole vocabulary."""
+    """Whether the model only applies the head after its last layer; compared over the whole vocabulary."""
     import torch
 
     with evaluating(model), torch.no_grad():
@@ -186,11 +186,11 @@ def head_is_plain(model: Any, tokens: torch.Tensor) -> bool:
     return float((plain - full).abs().max()) <= AGREEMENT * max(1.0, float(full.abs().max()))
 
 
-# the ways
+# the ways to score
 
 
 def run_batch(model: Any, plan: Plan, batch: Sequence[Row]) -> Iterator[tuple[int, Any]]:
-    """What each item of a batch says of its answers, in the plan's way; within `evaluating`."""
+    """Yield the answer values of each item of a batch, computed the plan's way; call it within `evaluating`."""
     if plan.way == "rows of head":
         yield from _rows_of_head(model, plan, batch)
         return
@@ -202,7 +202,7 @@ def run_batch(model: Any, plan: Plan, batch: Sequence[Row]) -> Iterator[tuple[in
 def hidden_at(
     model: Any, plan: Plan, batch: Sequence[Row], without: Withheld = None
 ) -> tuple[list[tuple[int, int]], torch.Tensor]:
-    """The hidden states at which a batch is read, one after the other, and how many belong to which item."""
+    """Return the hidden states that are read from a batch, and how many belong to each item."""
     import torch
 
     inputs, places = tensors(model, plan, batch, without)
@@ -214,7 +214,7 @@ def hidden_at(
 
 
 def _rows_of_head(model: Any, plan: Plan, batch: Sequence[Row]) -> Iterator[tuple[int, Any]]:
-    """Hidden states of the batch, then only what the answers need of the head."""
+    """Compute the hidden states of the batch, then only the needed rows of the head."""
     import torch
 
     sizes, wanted = hidden_at(model, plan, batch)
@@ -236,7 +236,7 @@ def _rows_of_head(model: Any, plan: Plan, batch: Sequence[Row]) -> Iterator[tupl
 def logits_at(
     model: Any, plan: Plan, batch: Sequence[Row], without: Withheld = None
 ) -> Iterator[tuple[int, torch.Tensor]]:
-    """For heads that are more than a matrix (soft-capping, scaling): the model's own logits, where they are read."""
+    """Yield the model's own logits where they are read: the head may do more than multiply (soft-capping, scaling)."""
     import torch
 
     for row in batch:
@@ -251,7 +251,7 @@ def logits_at(
 
 
 def plain_logits(model: Any, plan: Plan, batch: Sequence[Row]) -> Iterator[tuple[int, torch.Tensor]]:
-    """The plainest way: one item at a time, no padding, the model's own logits."""
+    """Yield logits the plain way: one item at a time, no padding, the model's own logits."""
     for index in (i for row in batch for i in row.items):
         ids = plain_input(model, plan.sequences, index)
         logits = causal_lm(model)(input_ids=ids, use_cache=False).logits
@@ -259,14 +259,14 @@ def plain_logits(model: Any, plan: Plan, batch: Sequence[Row]) -> Iterator[tuple
 
 
 def plain_input(model: Any, sequences: Sequences, index: int) -> torch.Tensor:
-    """One sequence as the model's input."""
+    """Return one sequence as the model's input."""
     import torch
 
     return torch.from_numpy(sequences[index].astype(np.int64))[None].to(device_of(model))
 
 
 def _answer_values(logits: torch.Tensor, plan: Plan, index: int) -> Any:
-    """What an item's logits say of its answers."""
+    """Return the answer values of an item, from its logits."""
     if plan.answer_tokens is not None:
         return logits[-1, plan.answer_tokens].cpu().double().numpy()
     return _log_probability(logits, plan, index)
@@ -292,7 +292,7 @@ def _log_probability(logits: torch.Tensor, plan: Plan, index: int) -> Any:
 def tensors(
     model: Any, plan: Plan, batch: Sequence[Row], without: Withheld = None
 ) -> tuple[dict[str, torch.Tensor], list[tuple[int, int, Ints]]]:
-    """Model inputs of a batch, padded on the right, and where each item is read: (item, row, columns)."""
+    """Return the inputs of a batch, padded on the right, and where each item is read: (item, row, columns)."""
     import torch
 
     layouts = [lay_out(row, plan.sequences) for row in batch]
@@ -320,7 +320,7 @@ def tensors(
 def _mask(layouts: Sequence[RowLayout], width: int, dtype: torch.dtype, causal: bool) -> torch.Tensor:
     """Additive mask: a token sees the tokens before it whose subtree it is in; padding sees itself.
 
-    If it is only `causal`, a token sees all tokens before it.
+    With `causal`, a token sees all tokens before it.
     """
     import torch
 

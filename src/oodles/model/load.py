@@ -1,8 +1,8 @@
 """Load a causal language model and its tokenizer, and attach LoRA.
 
 A model is an embedded name (`oodles fetch`), a preset (`oodles models`), a folder laid out like the hub, or a hub id
-(`org/name`, or with a commit, `org/name@revision`). Weights are read from safetensors only, and no code of a model's
-repository is run.
+(`org/name`, or with a commit, `org/name@revision`). Weights are read from safetensors only, and code from a model's
+repository is never run.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from oodles.suite.hub import unreachable
 if TYPE_CHECKING:
     import torch
 
-DTYPES: dict[str, Precision] = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}  # as a config spells them
+DTYPES: dict[str, Precision] = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}  # as spelled in a config
 
 
 def resolve_model(name: str, folder: str | Path = "", source: ModelSpec | None = None) -> ModelSpec:
-    """What a study calls a model -> which weights exactly. Loads nothing."""
+    """Resolve a model name of a study to exact weights. Loads nothing."""
     wanted = source.source if source else name
     if source:
         check_name(name, "the label of a model")
@@ -57,7 +57,7 @@ def resolve_model(name: str, folder: str | Path = "", source: ModelSpec | None =
 
 
 def _own_label(hub_id: str) -> str:
-    """The last part of a hub id, unless that is the label of other weights."""
+    """Return the last part of a hub id, unless it is the label of other weights."""
     label = hub_id.split("/")[-1].lower()
     return hub_id.replace("/", "-").lower() if label in PRESETS or label in EMBEDDED else label
 
@@ -73,7 +73,7 @@ TOKENIZER_FILES = (
 
 
 def folder_fingerprint(path: Path) -> str:
-    """Identifies a model folder by every byte of its config, weights and tokenizer."""
+    """Fingerprint a model folder by every byte of its config, weights and tokenizer."""
     if not (path / "config.json").is_file():
         raise ModelError(f"{path}: no config.json; expected a model folder as save_pretrained writes it")
     weights = sorted(path.glob("*.safetensors"))
@@ -87,7 +87,7 @@ def folder_fingerprint(path: Path) -> str:
 
 
 def model_path(spec: ModelSpec) -> str:
-    """What from_pretrained is given; weights that are not those of the spec are refused."""
+    """Return the path or id for from_pretrained; refuse weights that differ from the spec."""
     if spec.source not in EMBEDDED:
         _check_folder(spec)
         return spec.source
@@ -122,12 +122,12 @@ def _switched_off() -> bool:
 
 
 def _cache() -> str | None:
-    """HF_HOME is honoured by the library; HF_CACHE_DIR, which much public code uses, only if it is passed on."""
+    """Return HF_CACHE_DIR, which much public code uses; the library itself only honours HF_HOME."""
     return os.environ.get("HF_CACHE_DIR")
 
 
 def require_training(what: str) -> None:
-    """Say which extra is missing before any work starts."""
+    """Report a missing extra before any work starts."""
     try:
         import peft  # noqa: F401
         import torch  # noqa: F401
@@ -137,7 +137,7 @@ def require_training(what: str) -> None:
 
 
 def load_config(spec: ModelSpec, instead: str = "") -> Any:
-    """The model's config; needs transformers, no torch. `instead` is what else to do where it is out of reach."""
+    """Load the model's config; needs transformers but not torch. `instead` is the alternative if it is unreachable."""
     _require_transformers("reading a model's config")
     from transformers import AutoConfig
 
@@ -145,7 +145,7 @@ def load_config(spec: ModelSpec, instead: str = "") -> Any:
 
 
 def load_tokenizer(spec: ModelSpec) -> Any:
-    """The model's tokenizer; pads with eos where it has no pad token. Needs transformers, no torch."""
+    """Load the model's tokenizer, with eos as pad token if it has none; needs transformers but not torch."""
     _require_transformers("loading a tokenizer")
     from transformers import AutoTokenizer
 
@@ -158,7 +158,7 @@ def load_tokenizer(spec: ModelSpec) -> Any:
 
 
 def load_model(spec: ModelSpec, precision: Precision = "auto") -> torch.nn.Module:
-    """The base model in the precision asked for, on the best device here."""
+    """Load the base model in the requested precision, on the best available device."""
     require_training("loading a model")
     import torch
     from transformers import AutoModelForCausalLM
@@ -169,7 +169,7 @@ def load_model(spec: ModelSpec, precision: Precision = "auto") -> torch.nn.Modul
 
 
 def free_memory() -> None:
-    """Give back what a model held: a Trainer and its callbacks point at each other, and are not gone by themselves."""
+    """Free a model's memory: a Trainer and its callbacks reference each other, so only the collector frees them."""
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
@@ -177,9 +177,9 @@ def free_memory() -> None:
 
 
 def shipped_config(spec: ModelSpec) -> Any:
-    """A preset's config as this package ships it; None for any other model or revision.
+    """Return the config of a preset that ships with oodles; None for any other model or revision.
 
-    It holds what decides shapes, nothing else: for estimates only. A model that is loaded has the hub's config.
+    It contains only what determines shapes, for estimates. Loading a model uses the hub's config.
     """
     preset = preset_of(spec.source)
     if preset is None or spec.revision != preset.revision:
@@ -191,7 +191,7 @@ def shipped_config(spec: ModelSpec) -> Any:
 
 
 def outline_model(spec: ModelSpec, config: Any = None) -> torch.nn.Module:
-    """The model's modules and shapes, built from its config alone: no weights are downloaded or held."""
+    """Build the model's modules and shapes from its config alone; no weights are downloaded or held."""
     require_training("looking into a model")
     import torch
     from transformers import AutoModelForCausalLM
@@ -202,13 +202,13 @@ def outline_model(spec: ModelSpec, config: Any = None) -> torch.nn.Module:
 
 
 def precision_of(spec: ModelSpec, precision: Precision = "auto") -> Precision:
-    """fp32, bf16 or fp16: what is asked for, else a preset's own, else what the model's config states."""
+    """Return fp32, bf16 or fp16: the requested precision, else the preset's, else that of the model's config."""
     if precision != "auto":
         return precision
     if preset := preset_of(spec.source):
         return preset.precision
     if spec.source in EMBEDDED:
-        return "fp32"  # they are written so, here
+        return "fp32"  # embedded models are stored in fp32
     say_it = "set [train] precision (--precision) to fp32, bf16 or fp16"
     stated = _stated_dtype(spec, say_it)
     if stated not in DTYPES:
@@ -219,7 +219,7 @@ def precision_of(spec: ModelSpec, precision: Precision = "auto") -> Precision:
 
 
 def _stated_dtype(spec: ModelSpec, instead: str) -> str:
-    """A folder's config is read as it stands, so that a study can be expanded without transformers."""
+    """Read the dtype directly from a folder's config, so that a study can be expanded without transformers."""
     if Path(spec.source).is_dir():
         try:
             config = load_json(Path(spec.source) / "config.json")
@@ -233,7 +233,7 @@ def _stated_dtype(spec: ModelSpec, instead: str) -> str:
 
 
 def slow_here(spec: ModelSpec, precision: str) -> str:
-    """A caveat where half precision is slow: on a CPU. Otherwise nothing."""
+    """Return a caveat if half precision is slow here (on a CPU), else nothing."""
     import torch
 
     if precision == "fp32" or torch.cuda.is_available():
@@ -245,7 +245,7 @@ def slow_here(spec: ModelSpec, precision: str) -> str:
 
 
 def attach_lora(model: torch.nn.Module, lora: Lora, seed: int, spec: ModelSpec | None = None) -> torch.nn.Module:
-    """A PEFT model; the adapter's first weights come from `seed` alone."""
+    """Return a PEFT model; the adapter's first weights depend on `seed` alone."""
     import torch
     from peft import LoraConfig, get_peft_model
 
@@ -267,13 +267,13 @@ def attach_lora(model: torch.nn.Module, lora: Lora, seed: int, spec: ModelSpec |
 
 
 def targets_of(model: torch.nn.Module, lora: Lora, spec: ModelSpec | None = None) -> tuple[str, ...]:
-    """The modules that LoRA adapts: those the study names, else the preset's, else the attention projections found."""
+    """Return the modules that LoRA adapts: those of the study, else the preset's, else the attention projections."""
     preset = preset_of(spec.source) if spec else None
     return lora.targets or (preset.targets if preset else find_targets(model))
 
 
 def find_targets(model: torch.nn.Module) -> tuple[str, ...]:
-    """The attention projections of any architecture: as much of their names as no other layer's name ends in."""
+    """Return the attention projections of any architecture, by the shortest unambiguous ends of their names."""
     layers = [name for name, module in model.named_modules() if _is_projection(module)]
     inside = [name for name in layers if any(_is_attention(part) for part in name.split(".")[:-1])]
     outside = set(layers).difference(inside)
@@ -294,14 +294,14 @@ def _is_attention(part: str) -> bool:
 
 
 def _shortest_end(name: str, others: set[str]) -> str:
-    """GPT-2 has a c_proj in its attention and one in its MLP: `attn.c_proj` tells them apart."""
+    """Return the shortest end that identifies a layer: GPT-2 has c_proj in attention and MLP, hence `attn.c_proj`."""
     parts = name.split(".")
     ends = [".".join(parts[-n:]) for n in range(1, len(parts) + 1)]
     return next(end for end in ends if not any(other.endswith(f".{end}") for other in others))
 
 
 def _stores_transposed(model: torch.nn.Module, targets: tuple[str, ...]) -> bool:
-    """Whether the targets are GPT-2's kind of layer, which PEFT must be told."""
+    """Whether the targets are GPT-2's kind of layer, which PEFT needs to know."""
     from transformers.pytorch_utils import Conv1D
 
     ends = tuple(f".{target}" for target in targets)
@@ -309,7 +309,7 @@ def _stores_transposed(model: torch.nn.Module, targets: tuple[str, ...]) -> bool
 
 
 def _from_pretrained(kind: Any, spec: ModelSpec, instead: str = "", **more: Any) -> Any:
-    """What `kind` loads: from a folder, the hub, or only the cache if the hub gives no answer.
+    """Load with `kind` from a folder, the hub, or only the cache if the hub does not answer.
 
     Unless trust_remote_code is False, transformers may ask on the terminal.
     """
@@ -321,7 +321,7 @@ def _from_pretrained(kind: Any, spec: ModelSpec, instead: str = "", **more: Any)
 
 
 def _commit(spec: ModelSpec) -> str:
-    """A hub revision; folders and embedded models are pinned by their content instead."""
+    """Return a hub revision; folders and embedded models are pinned by their content instead."""
     if spec.revision is None or ":" in spec.revision:
         return "main"
     return spec.revision
@@ -329,7 +329,7 @@ def _commit(spec: ModelSpec) -> str:
 
 @contextlib.contextmanager
 def _as_model_error(spec: ModelSpec, away: str = "", instead: str = "") -> Iterator[None]:
-    """One line for what goes wrong; `away` says why the hub was not asked, `instead` what else to do then."""
+    """Turn errors into one line; `away` says why the hub was not asked, `instead` names the alternative."""
     from safetensors import SafetensorError
 
     try:
@@ -338,16 +338,16 @@ def _as_model_error(spec: ModelSpec, away: str = "", instead: str = "") -> Itera
         raise ModelError(f"model '{spec.source}' cannot be loaded: its weights are damaged ({error})") from None
     except OodlesError:
         raise
-    except Exception as error:  # of a file that is damaged or of another kind the libraries say so in many ways
+    except Exception as error:  # the libraries raise many kinds of errors for a damaged or unexpected file
         reason = _plainly(" ".join(str(error).split()) or type(error).__name__, away)
         parts = [f"model '{spec.source}' cannot be loaded: {reason.rstrip('.')}"]
         parts += ["the hub is switched off (HF_HUB_OFFLINE)"] if _switched_off() else []
-        parts += [f"or {instead}"] if instead and (away or isinstance(error, OSError)) else []  # so a file is missing
+        parts += [f"or {instead}"] if instead and (away or isinstance(error, OSError)) else []  # a file is missing
         raise ModelError("; ".join(parts)) from None
 
 
 def _plainly(reason: str, away: str) -> str:
-    """transformers advises to switch the safeguards off; oodles does not."""
+    """Remove advice from a transformers message to turn off safeguards."""
     if "trust_remote_code" in reason:
         needs = "it needs code from its own repository (auto_map), which oodles does not run"
         return f"{needs}; use an architecture that is in transformers"
@@ -360,7 +360,7 @@ def _plainly(reason: str, away: str) -> str:
 
 
 def _first_sentences(text: str, most: int = 300) -> str:
-    """As many whole sentences as fit, at least one; some errors go on to list every architecture there is.
+    """Return as many whole sentences as fit, at least one; some errors list every known architecture.
 
     >>> _first_sentences("It failed. Look at a.b, c and d. " + "More. " * 99, 36)
     'It failed. Look at a.b, c and d.'
@@ -375,13 +375,13 @@ def _first_sentences(text: str, most: int = 300) -> str:
 
 @contextlib.contextmanager
 def _quiet_loading() -> Iterator[None]:
-    """Loading bars would tear our own progress apart."""
+    """Hide loading bars, which would interrupt our own progress output."""
     from huggingface_hub.utils import logging as hub_logging
     from transformers.utils import logging
 
     was_enabled, level = logging.is_progress_bar_enabled(), hub_logging.get_verbosity()
     logging.disable_progress_bar()
-    hub_logging.set_verbosity_error()  # it tells every retry, with the whole address
+    hub_logging.set_verbosity_error()  # it logs every retry, with the full address
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             yield

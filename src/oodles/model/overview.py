@@ -1,4 +1,4 @@
-"""Models in plain data: what goes by a label, what a name would load, what can be fetched."""
+"""Models as plain data: the known labels, what a name would load, and what can be fetched."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from oodles.suite.sources import locate
 
 
 def describe_fetchable() -> list[dict[str, Any]]:
-    """Models and suites that `oodles fetch` brings, and whether they are here."""
+    """Return the models and suites that `oodles fetch` installs, and whether they are present."""
     rows = [
         {"name": m.label, "kind": "model", "fetched": is_fetched(m.label), "about": m.about} for m in EMBEDDED.values()
     ]
@@ -31,7 +31,7 @@ def describe_fetchable() -> list[dict[str, Any]]:
 
 
 def describe_models() -> list[dict[str, Any]]:
-    """The models that go by a label: presets and embedded ones."""
+    """Return the models that have a label: presets and embedded ones."""
     rows = [
         {"model": p.label, "kind": "preset", "source": p.hub, "revision": p.revision}
         | _size(p.parameters, p.precision, p.targets)
@@ -44,7 +44,7 @@ def describe_models() -> list[dict[str, Any]]:
 
 
 def describe_model(name: str) -> dict[str, Any]:
-    """What a name would load, from its config alone: no weights are downloaded."""
+    """Describe what a name would load, from its config alone; no weights are downloaded."""
     spec = resolve_model(name)
     facts: dict[str, Any] = {"model": spec.label, "kind": "folder" if Path(spec.source).is_dir() else "hub"}
     facts |= {"source": spec.source, "revision": spec.revision}
@@ -66,7 +66,7 @@ def _size(parameters: int, precision: Precision, targets: Sequence[str]) -> dict
 
 
 def _context(spec: ModelSpec) -> dict[str, Any]:
-    """What is told of a listed model even where its config is out of reach."""
+    """Return the facts about a listed model that are known even without its config."""
     try:
         return {"context": context_limit(load_config(spec))}
     except OodlesError as error:

@@ -1,8 +1,8 @@
-"""Token sequences -> rows in which each distinct prefix stands once, and batches of rows. Needs no model.
+"""Pack token sequences into rows that hold each distinct prefix once, and rows into batches. Needs no model.
 
-Sorted, sequences that begin alike are neighbours: together they are a tree whose paths are the sequences. A row holds
-such a tree in the order of a walk through it, so that a token sees exactly the tokens before it whose subtree it is in.
-Sequences that share next to nothing stay alone in their rows, which need no mask.
+After sorting, sequences with a common prefix are neighbours; together they form a tree whose paths are the sequences. A
+row holds such a tree in depth-first order, so a token sees exactly the earlier tokens whose subtree contains it.
+Sequences that share almost nothing have their own rows, which need no mask.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 Tokens = npt.NDArray[np.int32]
 
-SHARED_AT_LEAST = 2  # tokens; a shorter common beginning is not worth a mask
-BATCHES_COST = 24  # a batch costs a 24th of its budget beside its tokens
-ROW_TOKENS = 256  # of a row with several sequences: attention grows with it, repeated beginnings shrink
+SHARED_AT_LEAST = 2  # tokens; a shorter common prefix is not worth a mask
+BATCHES_COST = 24  # the fixed cost of a batch is a 24th of its token budget
+ROW_TOKENS = 256  # limit for a row with several sequences; longer rows repeat fewer prefixes but cost more attention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sequences:
-    """Token sequences, one after the other, and how many positions at the end of each are read."""
+    """Concatenated token sequences, and how many positions at the end of each are read."""
 
     tokens: Tokens
-    starts: Ints  # where each begins, and the end of the last
-    reads: int | tuple[int, ...]  # of every sequence; a tuple is repeated over them (one per answer)
+    starts: Ints  # start of each sequence, and the end of the last
+    reads: int | tuple[int, ...]  # for every sequence; a tuple repeats over them (one entry per answer)
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -42,7 +42,7 @@ class Sequences:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """Sequences packed as a tree: `shared[k]` tokens of the k-th are those of the one before it."""
+    """Sequences packed as a tree: the first `shared[k]` tokens of the k-th are those of the sequence before it."""
 
     items: tuple[int, ...]
     shared: tuple[int, ...]
@@ -55,7 +55,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowLayout:
-    """A row laid out: tokens, positions, where each token's subtree ends, and the columns each sequence is read at."""
+    """The layout of a row: tokens, positions, ends of subtrees, and the columns at which each sequence is read."""
 
     tokens: Tokens
     positions: Ints
@@ -65,7 +65,7 @@ class RowLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Packing:
-    """All rows of a set, cut into batches."""
+    """All rows of a set, split into batches."""
 
     batches: tuple[tuple[Row, ...], ...]
     row_tokens: int = ROW_TOKENS
@@ -73,12 +73,12 @@ class Packing:
 
     @property
     def tokens(self) -> int:
-        """Tokens computed, padding left out."""
+        """Number of tokens computed, without padding."""
         return sum(row.length for batch in self.batches for row in batch)
 
 
 def distinct_tokens(sequences: Sequences) -> int:
-    """How many tokens there are if each distinct beginning counts once: what must be computed in any case."""
+    """Count the tokens with each distinct prefix counted once: the minimum that must be computed."""
     order = _sorted(sequences)
     common = _common(sequences, order)
     sizes = np.diff(sequences.starts)[order]
@@ -86,21 +86,21 @@ def distinct_tokens(sequences: Sequences) -> int:
 
 
 def pack_rows(sequences: Sequences, batch_tokens: int, *, share: bool = True, row_tokens: int = ROW_TOKENS) -> Packing:
-    """Rows and batches of a set; without `share`, every sequence has a row of its own."""
+    """Pack a set into rows and batches; without `share`, every sequence has its own row."""
     rows = list(_rows(sequences, row_tokens)) if share else [_alone(sequences, i) for i in range(len(sequences))]
     return Packing(batches=tuple(_batches(rows, batch_tokens)), row_tokens=row_tokens)
 
 
 def lay_out(row: Row, sequences: Sequences) -> RowLayout:
-    """The tokens of a row in the order of a walk through its tree."""
+    """Lay out the tokens of a row in depth-first order of its tree."""
     tokens = np.empty(row.length, dtype=np.int32)
     positions = np.empty(row.length, dtype=np.int64)
     ends = np.full(row.length, row.length, dtype=np.int64)
-    path = np.empty(0, dtype=np.int64)  # columns of the sequence at hand
+    path = np.empty(0, dtype=np.int64)  # columns of the current sequence
     columns, at = [], 0
     for index, shared in zip(row.items, row.shared, strict=True):
         sequence = sequences[index]
-        ends[path[shared:]] = at  # what the next sequence leaves ends here
+        ends[path[shared:]] = at  # tokens that the next sequence does not share end here
         size = len(sequence) - shared
         tokens[at : at + size] = sequence[shared:]
         positions[at : at + size] = np.arange(shared, len(sequence))
@@ -111,8 +111,8 @@ def lay_out(row: Row, sequences: Sequences) -> RowLayout:
 
 
 def _sorted(sequences: Sequences) -> Ints:
-    """The order in which sequences with a common beginning are neighbours; equal ones stay as they came."""
-    keys = sequences.tokens.astype(">u4")  # their bytes compare as the numbers do
+    """Return an order in which sequences with a common prefix are neighbours; equal ones keep their order."""
+    keys = sequences.tokens.astype(">u4")  # big-endian bytes sort like the numbers
     starts = sequences.starts
     return np.array(
         sorted(range(len(sequences)), key=lambda i: keys[starts[i] : starts[i + 1]].tobytes()), dtype=np.int64
@@ -120,7 +120,7 @@ def _sorted(sequences: Sequences) -> Ints:
 
 
 def _common(sequences: Sequences, order: Ints) -> Ints:
-    """How many tokens each sequence shares with the one before it in this order."""
+    """Count the tokens that each sequence shares with the one before it in this order."""
     common = np.zeros(len(order), dtype=np.int64)
     for place in range(1, len(order)):
         a, b = sequences[order[place - 1]], sequences[order[place]]
@@ -154,7 +154,7 @@ def _alone(sequences: Sequences, index: int) -> Row:
 
 
 def _batches(rows: Sequence[Row], batch_tokens: int) -> Iterator[tuple[Row, ...]]:
-    """Batches by token budget, longest rows first; packed rows apart from plain ones, which need no mask."""
+    """Form batches by token budget, longest rows first; packed rows apart from plain ones, which need no mask."""
     for packed in (True, False):
         kind = sorted((r for r in rows if r.packed == packed), key=lambda r: (-r.length, r.items))
         cuts = _cuts(np.array([row.length for row in kind], dtype=np.int64), batch_tokens)
@@ -162,9 +162,9 @@ def _batches(rows: Sequence[Row], batch_tokens: int) -> Iterator[tuple[Row, ...]
 
 
 def _cuts(lengths: Ints, batch_tokens: int) -> list[int]:
-    """Where to cut rows, sorted by length, into batches with the least padding; a batch costs some tokens by itself."""
+    """Choose where to cut sorted rows into batches, with the least padding plus fixed cost per batch."""
     own = max(1, batch_tokens // BATCHES_COST)
-    least = np.zeros(len(lengths) + 1)  # of the rows from here to the end
+    least = np.zeros(len(lengths) + 1)  # cost of the rows from here to the end
     ends = np.zeros(len(lengths), dtype=np.int64)
     for first in range(len(lengths) - 1, -1, -1):
         most = max(1, batch_tokens // int(lengths[first]))

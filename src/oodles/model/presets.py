@@ -1,11 +1,11 @@
-"""The study's eight models and their small relatives: where they lie, in which dtype they are loaded, what LoRA adapts.
+"""Presets: the study's eight models and smaller relatives, with their hub ids, dtypes and LoRA targets.
 
     oodles models              # this list
     oodles models opt-6.7b     # one of them
     python -m oodles.model.presets   # the table of docs/models.md
 
-All are base models, not instruct ones. A hub id is written only with the public page it was read from. OPT's main
-branches hold pickled weights only; where a page shows the branch that the hub converted, `revision` names it.
+All are base models, not instruct models. Every hub id comes with the public page that states it. OPT's main branches
+hold only pickled weights; `revision` names the hub's converted branch where a page shows it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ LLAMA = ("q_proj", "k_proj", "v_proj", "o_proj")  # also OLMo2 and SmolLM3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """A model by its label."""
+    """A model known by its label."""
 
     label: str
     hub: str
-    precision: Precision  # loaded in
+    precision: Precision  # dtype it is loaded in
     published: Precision  # the dtype of its files
     targets: tuple[str, ...]  # modules that LoRA adapts
     parameters: int
@@ -46,7 +46,7 @@ class Preset:
 
 
 def weight_bytes(parameters: int, precision: str) -> int:
-    """Memory of the weights alone.
+    """Return the memory of the weights alone.
 
     >>> weight_bytes(2_651_596_800, "fp16"), weight_bytes(2_651_596_800, "fp32")
     (5303193600, 10606387200)
@@ -55,11 +55,11 @@ def weight_bytes(parameters: int, precision: str) -> int:
 
 
 def training_bytes(weights: int) -> int:
-    """Rule of thumb for LoRA training: a quarter more than the weights and 1.5 GB.
+    """Estimate the memory for LoRA training: a quarter more than the weights, plus 1.5 GB.
 
-    It counts adapter, optimiser and the activations of about 1,000 tokens per batch (16 prompts of 64), at about 34
+    This covers adapter, optimiser and the activations of about 1,000 tokens per batch (16 prompts of 64), at about 34
     bytes per token, layer and hidden unit in half precision, without gradient checkpointing. `oodles run --dry-run`
-    reckons with a study's own batches.
+    estimates with a study's own batches.
     """
     return weights + weights // 4 + 1_500_000_000
 
@@ -82,7 +82,7 @@ def _olmo2(size: str, month: str, parameters: int, commit: str | None) -> Preset
     return Preset(
         label=f"olmo2-{size}",
         hub=hub,
-        precision="bf16",  # its instruct models are published so; the base models' files are twice as large
+        precision="bf16",  # the dtype of its instruct models; the base models' files are twice as large
         published="fp32",
         targets=LLAMA,
         parameters=parameters,
@@ -105,7 +105,7 @@ def _smollm(label: str, hub: str, parameters: int, commit: str) -> Preset:
 
 
 _ALL = (
-    # the study's
+    # models of the study
     _opt("2.7b", 2_651_596_800, "tree/refs%2Fpr%2F26", "refs/pr/26"),
     _opt("6.7b", 6_658_473_984, "tree/refs%2Fpr%2F31", "refs/pr/31"),
     _opt("13b", 12_853_473_280, "tree/refs%2Fpr%2F28", "refs/pr/28"),
@@ -114,7 +114,7 @@ _ALL = (
     _olmo2("13b", "1124", 13_716_198_400, "3fefddc1bf18a30e1d9b91000271630718f2aa8b"),
     _olmo2("32b", "0325", 32_234_279_936, None),
     _smollm("smollm3-3b", "SmolLM3-3B-Base", 3_075_098_624, "d78a42f79198603e614095753484a04c10c2b940"),
-    # small relatives
+    # smaller relatives
     _opt("125m", 125_239_296, "tree/refs%2Fpr%2F35", "refs/pr/35"),
     _opt("350m", 331_196_416, "discussions/24"),
     _opt("1.3b", 1_315_758_080, "tree/refs%2Fpr%2F25", "refs/pr/25"),
@@ -127,12 +127,12 @@ PRESETS = {preset.label: preset for preset in _ALL}
 
 
 def preset_of(hub: str) -> Preset | None:
-    """The preset with this hub id."""
+    """Return the preset with this hub id."""
     return next((p for p in _ALL if p.hub == hub), None)
 
 
 def table() -> str:
-    """The presets as a Markdown table."""
+    """Return the presets as a Markdown table."""
     head = "| label | hub id | parameters | files | dtype | weights | LoRA training | LoRA targets |"
     return "\n".join([head, "|---|---|---:|---:|---|---:|---:|---|", *map(_row, _ALL)])
 
@@ -146,7 +146,7 @@ def _row(preset: Preset) -> str:
 
 
 def gigabytes(size: int) -> str:
-    """Bytes for readers.
+    """Format a number of bytes for readers.
 
     >>> gigabytes(269_030_016), gigabytes(13_316_947_968)
     ('0.27 GB', '13.3 GB')

@@ -1,9 +1,9 @@
-"""Model x prompts -> one score per answer: exact, and no more arithmetic than needed.
+"""Score prompts with a model: one score per answer, exact, with as little arithmetic as possible.
 
-Each distinct beginning is computed once: prompts that begin alike are packed into one row as a tree, with explicit
-positions and a mask that lets a token see its own path (packing.py). Only the rows of the head that belong to answers
-are multiplied (forward.py). Both shortcuts are checked against the plain forward pass for the model at hand, and left
-out where they do not agree (shortcuts.py). Several processes share the batches out and all get the whole result.
+Each distinct prefix is computed once: prompts with a common prefix are packed into one row as a tree, with explicit
+positions and a mask that lets a token see its own path (prefix_trees.py). Only the answers' rows of the head are
+multiplied (forward.py). Both shortcuts are compared with the plain forward pass of the given model and disabled if the
+results differ (shortcuts.py). Several processes share the batches, and each gets the whole result.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from oodles.model.tokens import Encoded, context_limit, encode_all
 if TYPE_CHECKING:
     import torch
 
-BATCH_TOKENS = {"cpu": 384}  # a batch per core that fits its cache
+BATCH_TOKENS = {"cpu": 384}  # one batch per core, which fits its cache
 BATCH_TOKENS_ELSEWHERE = 8192
 
 
@@ -42,7 +42,7 @@ def score(
     adapters: bool = True,
     distributed: bool = True,
 ) -> FloatArray:
-    """One score per answer for every prompt: log-probabilities up to a constant per prompt.
+    """Return one score per answer for every prompt: log-probabilities up to a constant per prompt.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ def score(
     batch_tokens
         How many tokens go through the model at once; default 384 per core on a CPU, 8192 elsewhere.
     normalise
-        Log-probabilities over the whole vocabulary. Answers of several tokens always are.
+        Return log-probabilities over the whole vocabulary. Answers of several tokens always use them.
     adapters
-        False scores the base model under its adapters.
+        False scores the base model without its adapters.
     distributed
         In a job of several processes (torch.distributed), share the prompts out; all must call this. False scores all
         prompts in the process that calls.
@@ -83,13 +83,13 @@ def score(
 
 
 def texts_as_set(texts: Sequence[str], answers: Sequence[str]) -> PromptSet:
-    """Plain texts as a set without gold answers."""
+    """Wrap plain texts as a set without gold answers."""
     prompts = tuple(Prompt(id=str(i), text=text, gold=-1) for i, text in enumerate(texts))
     return PromptSet(name="prompts", answers=tuple(answers), prompts=prompts)
 
 
 def predict(model: torch.nn.Module, plan: Plan, prompts: PromptSet) -> Predictions:
-    """The scores of a prepared set, with its ids and gold answers."""
+    """Score a prepared set; return the scores with ids and gold answers."""
     return Predictions(
         test_set=prompts.name,
         answers=prompts.answers,
@@ -110,7 +110,7 @@ def prepare(
     batch_tokens: int | None = None,
     normalise: bool = False,
 ) -> Plan:
-    """The plan of one set; see `prepare_all`, which checks the shortcuts once for several."""
+    """Prepare the plan of one set; `prepare_all` checks the shortcuts once for several sets."""
     return prepare_all(model, tokenizer, [prompts], batch_tokens=batch_tokens, normalise=normalise)[0]
 
 
@@ -122,7 +122,7 @@ def prepare_all(
     batch_tokens: int | None = None,
     normalise: bool = False,
 ) -> tuple[Plan, ...]:
-    """Tokenise sets, find shared beginnings, cut batches, and check the shortcuts on this model."""
+    """Tokenise sets, find shared prefixes, form batches, and check the shortcuts on this model."""
     if any(config.is_prompt_learning for config in getattr(model, "peft_config", {}).values()):
         raise ModelError(
             "the adapter is a learnt prompt, which scoring leaves out; use one that changes the layers, such as LoRA"
@@ -135,7 +135,7 @@ def prepare_all(
 
 
 def _draft(encoded: Encoded, prompts: PromptSet, batch_tokens: int, normalise: bool) -> Plan:
-    """A plan whose way is still to be chosen."""
+    """Return a plan whose way of scoring is not yet chosen."""
     sequences = sequences_of(encoded)
     return Plan(
         name=prompts.name,
@@ -150,7 +150,7 @@ def _draft(encoded: Encoded, prompts: PromptSet, batch_tokens: int, normalise: b
 
 
 def sequences_of(encoded: Encoded) -> Sequences:
-    """What goes through the model: the prompts, or each prompt with each answer but its last token."""
+    """Return the sequences to compute: the prompts, or each prompt with each answer except its last token."""
     if all(len(t) == 1 for t in encoded.targets):
         return Sequences(tokens=encoded.tokens, starts=encoded.starts, reads=1)
     parts, sizes = [], [0]
@@ -169,7 +169,7 @@ def sequences_of(encoded: Encoded) -> Sequences:
 
 
 def execute(model: torch.nn.Module, plan: Plan, *, distributed: bool = True) -> FloatArray:
-    """Scores in the order of the set; the model's mode is left as found."""
+    """Return the scores in the order of the set; the model's mode is unchanged."""
     per_item = np.zeros((len(plan.sequences), len(plan.targets) if plan.one_token else 1))
     rank, world = _process(distributed)
     with evaluating(model, plan.answer_tokens):
@@ -190,26 +190,27 @@ def execute(model: torch.nn.Module, plan: Plan, *, distributed: bool = True) -> 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What was learnt of the memory: how many tokens fit, for rows of some length and longer."""
+    """Memory limits learned so far: how many tokens fit, for rows of a given length or longer."""
 
     tokens: dict[int, int] = field(default_factory=dict)
 
     def holds(self, batch: Sequence[Row]) -> bool:
-        """Whether a batch is smaller than those that were too large, or unlike them."""
+        """Whether a batch is smaller than the batches of similar rows that were too large."""
         width = max(row.length for row in batch)
         return all(len(batch) * width <= most for length, most in self.tokens.items() if 2 * width > length)
 
     def halve(self, batch: Sequence[Row]) -> None:
-        """This batch was too large: half as many tokens from now on, for rows more than half as long."""
+        """Halve the token budget after a batch was too large, for rows more than half as long."""
         width = max(row.length for row in batch)
         self.tokens[width] = min(len(batch) * width // 2, self.tokens.get(width, len(batch) * width))
 
 
 def _batch_by_batch(model: torch.nn.Module, plan: Plan, rank: int, world: int, room: Room) -> Iterator[tuple[int, Any]]:
-    """The values of this process's items.
+    """Yield the values of this process's items.
 
-    On a CPU, a batch per core beats all cores on one batch: no core waits for another. In a job of several processes
-    every one makes the same number of forward calls, because a sharded model needs all of them for each.
+    On a CPU, one batch per core is faster than all cores on one batch, because no core waits for another. In a job of
+    several processes, each makes the same number of forward calls, because a sharded model needs all of them for each
+    call.
     """
     import torch
 
@@ -232,17 +233,17 @@ def _batch_by_batch(model: torch.nn.Module, plan: Plan, rank: int, world: int, r
             for values in pool.map(lambda batch: _values(model, plan, batch, room), mine):
                 yield from values
     finally:
-        torch.set_num_threads(threads)  # the pool's setting would be inherited by threads to come
+        torch.set_num_threads(threads)  # new threads would inherit the pool's setting
 
 
 def _values(model: Any, plan: Plan, batch: Sequence[Row], room: Room) -> list[tuple[int, Any]]:
-    """The values of a batch's items. Out of memory: halve the budget for such rows, then take rows apart; go on."""
+    """Return the values of a batch's items; out of memory, halve the budget for such rows, then split rows."""
     import torch
 
     parts = _halves(batch, plan.sequences)
     if not parts or room.holds(batch):
         try:
-            with torch.inference_mode():  # holds for the thread that enters it
+            with torch.inference_mode():  # applies only to the thread that enters it
                 return list(run_batch(model, plan, batch))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
@@ -258,7 +259,7 @@ def _values(model: Any, plan: Plan, batch: Sequence[Row], room: Room) -> list[tu
 
 
 def _halves(batch: Sequence[Row], sequences: Sequences) -> list[Sequence[Row]]:
-    """Two smaller batches with the same items; none if there is only one item."""
+    """Split a batch into two with the same items; empty if there is only one item."""
     if len(batch) > 1:
         return [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
     items = batch[0].items
@@ -281,7 +282,7 @@ def _adapters(model: Any, enabled: bool) -> Iterator[None]:
 
 
 def _process(distributed: bool) -> tuple[int, int]:
-    """This process's number and how many there are."""
+    """Return this process's rank and the number of processes."""
     import torch.distributed as dist
 
     if not distributed or not dist.is_available() or not dist.is_initialized():
@@ -290,7 +291,7 @@ def _process(distributed: bool) -> tuple[int, int]:
 
 
 def _summed(values: FloatArray, device: torch.device) -> FloatArray:
-    """The sum over all processes: each has filled its own part of the array and left zeros elsewhere."""
+    """Sum over all processes: each has filled its own part of the array and left zeros elsewhere."""
     import torch
     import torch.distributed as dist
 

@@ -1,12 +1,13 @@
-"""The shortcuts of scoring are checked, not assumed: for the model at hand, on a few of the prompts it will score.
+"""Check the shortcuts of scoring for the given model, on a few of the prompts it will score.
 
-Rows of the head stand for the model's logits if these are the head's product over the whole vocabulary. Packed rows and
-padded batches must give the hidden states (or logits) of a prompt that goes through the model alone. In half precision
-such states differ by rounding, by some percent in a deep model, and a model that ignores positions may not differ by
-much more: there, a packed row must also be nearer to the plain prompt than rows without their mask or positions are.
+Rows of the head may replace the model's logits if these equal the head's product over the whole vocabulary. Packed rows
+and padded batches must give the hidden states (or logits) of a prompt that goes through the model alone. In half
+precision, rounding alone moves the states by some percent in a deep model, and a model that ignores positions may not
+differ by much more. There, a packed row must also be closer to the plain prompt than the same row without its mask or
+positions.
 
-One check serves all sets of an evaluation. It looks at the longest prompts that share a beginning, because windows and
-other limits of attention show in long ones only.
+One check serves all sets of an evaluation. It uses the longest prompts that share a prefix, because attention windows
+and other limits affect only long prompts.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ from oodles.model.prefix_trees import Row, pack_rows
 if TYPE_CHECKING:
     import torch
 
-AGREEMENT_HALF = 0.1  # as AGREEMENT; SmolLM2 in bf16: 0.02 by rounding, 0.08 without positions, 0.4 without a mask
-TELLING = 0.5  # of the difference that a missing mask or missing positions make, in half precision
-TAIL = 4  # tokens of another prompt, at least, that such a mask hides
+AGREEMENT_HALF = 0.1  # like AGREEMENT; SmolLM2 in bf16: 0.02 by rounding, 0.08 without positions, 0.4 without a mask
+TELLING = 0.5  # largest share of the error without mask or positions that is accepted, in half precision
+TAIL = 4  # smallest number of another prompt's tokens that the mask hides in such a probe
 AFFORDABLE = 50  # the longest packed row is checked whole if that costs at most a 50th of the evaluation
 
 
@@ -58,23 +59,23 @@ class _Probe:
 
     @property
     def length(self) -> int:
-        """Of the plain prompt."""
+        """Length of the plain prompt."""
         return len(self.plan.sequences[self.item])
 
     @property
     def cost(self) -> int:
-        """Tokens to compute: the rows, padded, and the plain prompt."""
+        """Number of tokens to compute: the padded rows and the plain prompt."""
         return len(self.batch) * max(row.length for row in self.batch) + self.length
 
     @property
     def hidden(self) -> int:
-        """Tokens of the first prompt that a mask hides from the last."""
+        """Number of tokens of the first prompt that the mask hides from the last."""
         row = self.batch[0]
         return row.length - self.length
 
 
 def choose_ways(model: torch.nn.Module, plans: Sequence[Plan]) -> tuple[Plan, ...]:
-    """The plans with the quickest way whose results are those of the plainest one, for this model."""
+    """Choose the fastest way for this model whose results equal those of the plain way; return the plans with it."""
     plan, index = min(((plan, _shortest(plan)) for plan in plans), key=lambda pair: len(pair[0].sequences[pair[1]]))
     plain_head = head_is_matrix(model) and head_is_plain(model, plain_input(model, plan.sequences, index))
     ways: tuple[Way, ...] = ("rows of head", "model's logits") if plain_head else ("model's logits",)
@@ -96,7 +97,7 @@ def choose_ways(model: torch.nn.Module, plans: Sequence[Plan]) -> tuple[Plan, ..
 
 
 def signature(model: Any) -> str:
-    """What decides whether a shortcut holds: ways chosen for one model serve another only if these are equal."""
+    """Hash what determines whether a shortcut is valid; models with equal signatures share the chosen ways."""
     inside = causal_lm(model)
     kinds = sorted({f"{type(m).__module__}.{type(m).__qualname__}" for m in model.modules()})
     dtypes = sorted({str(p.dtype) for p in model.parameters()})
@@ -104,7 +105,7 @@ def signature(model: Any) -> str:
     return content_hash([kinds, dtypes, str(sorted(config.items(), key=lambda item: item[0]))])
 
 
-# what is looked at
+# the probes
 
 
 def _shortest(plan: Plan) -> int:
@@ -112,7 +113,7 @@ def _shortest(plan: Plan) -> int:
 
 
 def _padded(plan: Plan, index: int) -> _Probe:
-    """The shortest prompt beside the next longer one, if there is one."""
+    """Pair the shortest prompt with the next longer one, if there is one."""
     lengths = np.diff(plan.sequences.starts)
     longer = np.flatnonzero(lengths > lengths[index])
     rows = [Row((index,), (0,), int(lengths[index]))]
@@ -123,7 +124,7 @@ def _padded(plan: Plan, index: int) -> _Probe:
 
 
 def _packed(plans: Sequence[Plan]) -> Iterator[_Probe]:
-    """Every two neighbours in a packed row of which the first goes on after their common beginning."""
+    """Yield neighbours in packed rows of which the first continues after their common prefix."""
     for plan in plans:
         sizes = np.diff(plan.sequences.starts)
         for row in chain.from_iterable(plan.packing.batches):
@@ -133,14 +134,14 @@ def _packed(plans: Sequence[Plan]) -> Iterator[_Probe]:
 
 
 def _whole_row(plans: Sequence[Plan]) -> _Probe:
-    """The longest packed row, as it will be scored, read at its end."""
+    """Return the longest packed row as it will be scored, read at its end."""
     rows = ((plan, row) for plan in plans for row in chain.from_iterable(plan.packing.batches) if row.packed)
     plan, row = max(rows, key=lambda pair: pair[1].length)
     return _Probe(plan, (row,), row.items[-1])
 
 
 def _reach(model: Any) -> float:
-    """The shortest window or chunk of attention that the model's config names."""
+    """Return the shortest attention window or chunk in the model's config."""
     config = causal_lm(model).config
     text = (config.get_text_config() if hasattr(config, "get_text_config") else config).to_dict()
     sizes = [
@@ -152,11 +153,11 @@ def _reach(model: Any) -> float:
     return min(sizes, default=np.inf)
 
 
-# how it is compared
+# the comparison
 
 
 def _sharing_agrees(model: torch.nn.Module, way: Way, plans: Sequence[Plan]) -> bool:
-    """Whether packed rows give what their prompts give alone."""
+    """Whether packed rows give the same results as their prompts alone."""
     pairs = list(_packed(plans))
     if not pairs:
         return True
@@ -173,20 +174,20 @@ def _sharing_agrees(model: torch.nn.Module, way: Way, plans: Sequence[Plan]) -> 
 
 
 def _agrees(model: torch.nn.Module, way: Way, probes: Sequence[_Probe]) -> bool:
-    """Whether these rows give what their prompts give alone; what does not fit into memory is not known to."""
+    """Whether these rows give the same results as their prompts alone; False if they do not fit into memory."""
     most = AGREEMENT_HALF if _half(model) else AGREEMENT
     return all(_error(model, way, probe) <= most for probe in probes)
 
 
 def _mask_and_positions_tell(model: torch.nn.Module, way: Way, probe: _Probe) -> bool:
-    """Whether a row without its mask, and one without its positions, is clearly further away than the row itself."""
+    """Whether a row without its mask, or without its positions, is clearly further off than the row itself."""
     error = _error(model, way, probe)
     without: tuple[Withheld, ...] = ("mask", "positions")
     return bool(np.isfinite(error)) and all(error <= TELLING * _error(model, way, probe, part) for part in without)
 
 
 def _error(model: torch.nn.Module, way: Way, probe: _Probe, without: Withheld = None) -> float:
-    """How far the probed item is from its plain prompt, as a share of this; infinite if the model takes no such row."""
+    """Return the relative error of the probed item against its plain prompt; infinite if the model rejects the row."""
     import torch
 
     with evaluating(model, probe.plan.answer_tokens), torch.inference_mode():
@@ -195,13 +196,13 @@ def _error(model: torch.nn.Module, way: Way, probe: _Probe, without: Withheld = 
         except (TypeError, RuntimeError, AttributeError, ValueError, MemoryError) as error:
             if is_out_of_memory(error):
                 free_memory()
-            return np.inf  # e.g. an architecture that takes no explicit positions
+            return np.inf  # e.g. an architecture that accepts no explicit positions
         plain = _read_plainly(model, way, probe)
     return float(((probed - plain).norm(dim=-1) / plain.norm(dim=-1)).max())
 
 
 def _read(model: Any, way: Way, probe: _Probe, without: Withheld) -> torch.Tensor:
-    """What the way reads of the probed item: hidden states or logits."""
+    """Read the probed item the given way: hidden states or logits."""
     if way == "rows of head":
         sizes, wanted = hidden_at(model, probe.plan, probe.batch, without)
         indices = [index for index, _ in sizes]
@@ -210,7 +211,7 @@ def _read(model: Any, way: Way, probe: _Probe, without: Withheld) -> torch.Tenso
 
 
 def _read_plainly(model: Any, way: Way, probe: _Probe) -> torch.Tensor:
-    """The same of the prompt alone."""
+    """Read the same values from the prompt alone."""
     if way == "rows of head":
         hidden = hidden_states(model, input_ids=plain_input(model, probe.plan.sequences, probe.item))
         return hidden[0, -probe.plan.sequences.reads_of(probe.item) :].cpu().double()

@@ -1,7 +1,7 @@
-"""Prompts -> token ids: what stands before a text, the answers as they continue it, and what is shortened to fit.
+"""Tokenise prompts: start tokens, the answers as continuations of a prompt, and shortening to the limit.
 
-Needs a tokenizer, no model and no torch. Only the field that the pattern names in `truncate` is ever shortened, at its
-end; the question and the answers stay whole.
+Needs a tokenizer but neither a model nor torch. Only the field that the pattern names in `truncate` is shortened, at
+its end; the question and the answers stay whole.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from oodles.model.prefix_trees import Ints, Tokens
 
 AT_ONCE = 4096  # prompts tokenised together
 CACHE_VERSION = 1  # raise it when the same input gives other tokens
-JOINED = 64  # prompts of a set on which it is checked that an answer leaves their tokens alone
+JOINED = 64  # prompts per set on which we check that an answer does not change their tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Encoded:
-    """A set in tokens: those of all prompts, one after the other."""
+    """A tokenised set: the concatenated tokens of all prompts."""
 
     tokens: Tokens
-    starts: Ints  # where each prompt begins, and the end of the last
+    starts: Ints  # start of each prompt, and the end of the last
     targets: tuple[tuple[int, ...], ...]  # tokens of each answer
     shortened: tuple[str, ...] = ()  # ids of the prompts that were shortened
 
     @property
     def prompts(self) -> list[list[int]]:
-        """Each prompt's tokens."""
+        """Yield the tokens of each prompt."""
         return [part.tolist() for part in np.split(self.tokens, self.starts[1:-1])]
 
     @property
@@ -46,11 +46,11 @@ class Encoded:
 
 
 def encode(tokenizer: Any, prompts: PromptSet, limit: int | None = None) -> Encoded:
-    """Token ids of every prompt and of every answer; prompts over the limit are shortened or refused.
+    """Return the token ids of every prompt and answer; prompts over the limit are shortened or refused.
 
     Parameters
     ----------
-    limit : what the model can take; the set's own `max_tokens` holds if it is smaller.
+    limit : the model's limit; the set's own `max_tokens` applies if it is smaller.
     """
     if not prompts.prompts:
         raise DataError(f"{prompts.name}: no prompts to score")
@@ -63,7 +63,7 @@ def encode(tokenizer: Any, prompts: PromptSet, limit: int | None = None) -> Enco
     targets = answer_tokens(tokenizer, prompts.answers, texts[::step])
     room = most_tokens(prompts, limit, targets)
     flat, sizes, shortened = array("i"), [0], []
-    for first in range(0, len(texts), AT_ONCE):  # a large set is never all in lists of numbers
+    for first in range(0, len(texts), AT_ONCE):  # keeps the Python lists short for a large set
         part = prompts.prompts[first : first + AT_ONCE]
         for prompt, ids in zip(part, bare_tokens(tokenizer, texts[first : first + AT_ONCE]), strict=True):
             if room is not None and len(start) + len(ids) > room:
@@ -80,12 +80,12 @@ def encode(tokenizer: Any, prompts: PromptSet, limit: int | None = None) -> Enco
 
 
 def encode_once(tokenizer: Any, prompts: PromptSet, limit: int | None = None) -> Encoded:
-    """As `encode`, kept on disk: the same texts are tokenised once per tokenizer, whoever asks."""
+    """Like `encode`, cached on disk: the same texts are tokenised once per tokenizer."""
     return encode_all(tokenizer, [prompts], limit)[0]
 
 
 def encode_all(tokenizer: Any, sets: Sequence[PromptSet], limit: int | None = None) -> list[Encoded]:
-    """As `encode_once`, of several sets."""
+    """Like `encode_once`, for several sets."""
     identity, folder = _identity(tokenizer), _cache_folder()
     if identity is None or folder is None:
         return [encode(tokenizer, prompts, limit) for prompts in sets]
@@ -101,7 +101,7 @@ def encode_all(tokenizer: Any, sets: Sequence[PromptSet], limit: int | None = No
 
 
 def _cache_folder() -> Path | None:
-    """Where tokens are kept; None without a home folder."""
+    """Return the folder of cached tokens; None without a home folder."""
     try:
         return cache_dir() / "tokens"
     except StoreError:
@@ -109,7 +109,7 @@ def _cache_folder() -> Path | None:
 
 
 def _identity(tokenizer: Any) -> list[Any] | None:
-    """What tells a tokenizer from others; None if nothing does."""
+    """Return a hash that identifies a tokenizer; None if it cannot be identified."""
     try:
         return [content_hash([tokenizer.backend_tokenizer.to_str()]), start_tokens(tokenizer)]
     except AttributeError:
@@ -117,7 +117,7 @@ def _identity(tokenizer: Any) -> list[Any] | None:
 
 
 def _cache_key(identity: Sequence[Any], tokenizer: Any, prompts: PromptSet, limit: int | None) -> str:
-    """What decides the tokens."""
+    """Hash everything that determines the tokens."""
     template = str(getattr(tokenizer, "chat_template", "")) if prompts.chat else ""
     cuts = [p.cut for p in prompts.prompts]
     return content_hash([CACHE_VERSION, *identity, template, prompts.hash, cuts, limit])
@@ -125,18 +125,18 @@ def _cache_key(identity: Sequence[Any], tokenizer: Any, prompts: PromptSet, limi
 
 def _read_cache(path: Path) -> Encoded | None:
     try:
-        # opened here, because numpy leaves a damaged file open
+        # opened explicitly, because numpy leaves a damaged file open
         with path.open("rb") as handle, np.load(handle, allow_pickle=False) as arrays:
             ends = np.cumsum(arrays["target_sizes"])
             targets = tuple(tuple(map(int, part)) for part in np.split(arrays["targets"], ends[:-1]))
             shortened = tuple(map(str, arrays["shortened"]))
             return Encoded(tokens=arrays["tokens"], starts=arrays["starts"], targets=targets, shortened=shortened)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return None  # not there, or damaged: recomputed
+        return None  # missing or damaged: recomputed
 
 
 def _write_cache(path: Path, encoded: Encoded) -> None:
-    """Best effort: without a cache everything works, only slower."""
+    """Cache the tokens, best effort: without a cache everything works, only slower."""
     with contextlib.suppress(StoreError), put(path, durable=False) as aside, aside.open("wb") as handle:
         np.savez(
             handle,
@@ -149,19 +149,19 @@ def _write_cache(path: Path, encoded: Encoded) -> None:
 
 
 def most_tokens(prompts: PromptSet, limit: int | None, targets: Sequence[Sequence[int]]) -> int | None:
-    """How many tokens a prompt may have, so that prompt and answer fit."""
+    """Return how many tokens a prompt may have so that prompt and answer fit."""
     given = [n for n in (limit, prompts.max_tokens) if n is not None]
     return min(given) - max(len(t) for t in targets) + 1 if given else None
 
 
 def bare_tokens(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
-    """Tokens of the texts alone, nothing put before or after them."""
-    # transformers warns of long texts here, which are seen to afterwards
+    """Tokenise the texts without start or end tokens."""
+    # transformers warns about long texts, which are handled later
     return list(tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"])
 
 
 def start_tokens(tokenizer: Any) -> list[int]:
-    """What the tokenizer puts before a text; what it puts after (some add eos) would hide the answer position."""
+    """Return the tokens before a text; tokens after it (some tokenizers add eos) would hide the answer position."""
     bare = list(tokenizer("x", add_special_tokens=False)["input_ids"])
     full = list(tokenizer("x")["input_ids"])
     for at in range(len(full) - len(bare) + 1):
@@ -171,7 +171,7 @@ def start_tokens(tokenizer: Any) -> list[int]:
 
 
 def wrap(tokenizer: Any, text: str, chat: bool) -> str:
-    """A text as the model reads it: as it is, or as a user's turn of the tokenizer's chat template."""
+    """Return a text as the model reads it: unchanged, or as a user's turn of the chat template."""
     if not chat:
         return text
     if not getattr(tokenizer, "chat_template", None):
@@ -184,7 +184,7 @@ def wrap(tokenizer: Any, text: str, chat: bool) -> str:
 
 
 def answer_tokens(tokenizer: Any, answers: Sequence[str], texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """The tokens each answer adds to a prompt; refused if joining them changes the prompt's own tokens."""
+    """Return the tokens each answer adds to a prompt; refuse answers that change the prompt's own tokens."""
     token_ids = []
     for answer in answers:
         added, changed = joined_tokens(tokenizer, answer, texts)
@@ -200,10 +200,11 @@ def answer_tokens(tokenizer: Any, answers: Sequence[str], texts: Sequence[str]) 
 
 
 def joined_tokens(tokenizer: Any, answer: str, texts: Sequence[str]) -> tuple[tuple[int, ...], str | None]:
-    """The tokens that an answer adds to texts, and the first text whose tokens it changes or to which it adds others.
+    """Return the tokens that an answer adds to texts, and the first text for which this fails.
 
-    They are taken from the joined text: alone, an answer may begin otherwise (older Llama tokenizers put a space before
-    every text, so that " Yes" alone begins with two).
+    It fails if joining changes the text's own tokens or adds other tokens. The tokens come from the joined text,
+    because an answer alone may be tokenised differently (older Llama tokenizers put a space before every text, so "
+    Yes" alone begins with two).
     """
     added: tuple[int, ...] = ()
     together = bare_tokens(tokenizer, [text + answer for text in texts])
@@ -216,7 +217,7 @@ def joined_tokens(tokenizer: Any, answer: str, texts: Sequence[str]) -> tuple[tu
 
 
 def context_limit(config: Any) -> int | None:
-    """How many tokens a model takes, by its config; None where it has no such limit."""
+    """Return the model's context length according to its config; None if it has no such limit."""
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     for name in ("max_position_embeddings", "n_positions", "max_sequence_length", "n_ctx"):
         value = getattr(text, name, None)
@@ -226,7 +227,7 @@ def context_limit(config: Any) -> int | None:
 
 
 def _shorten(tokenizer: Any, prompts: PromptSet, prompt: Prompt, room: int, length: int) -> list[int]:
-    """Tokens of the prompt with as much of its field as fits, cut between words where there are any."""
+    """Return the tokens of the prompt with as much of its field as fits, cut between words where possible."""
     if prompt.cut is None:
         raise DataError(
             f"{prompts.name}: prompt {prompt.id} has {length} tokens, the limit leaves {room}; "
@@ -252,7 +253,7 @@ def _shorten(tokenizer: Any, prompts: PromptSet, prompt: Prompt, room: int, leng
 
 
 def _at_word(text: str, size: int) -> str:
-    """The first `size` characters, less the word that is cut in two if there is another before it.
+    """Return the first `size` characters, without a final partial word if another word precedes it.
 
     >>> _at_word("one two three", 9)
     'one two'

@@ -1,1 +1,1 @@
-"""One run, from its first step to its last: train, evaluate, keep."""
+"""A single run: train, evaluate, store."""

@@ -1,4 +1,4 @@
-"""Adapters that a run keeps: saved whole, and compared to the bit."""
+"""The adapters that a run keeps: saved atomically and compared bit by bit."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 
 def save_adapter(model: Any, path: Path) -> None:
-    """The adapter alone; a model without one is not kept."""
+    """Save the adapter alone; a model without an adapter is not saved."""
     if not hasattr(model, "peft_config"):
         return
     with put_folder(path) as aside:
         model.save_pretrained(aside)
-        (aside / "README.md").unlink(missing_ok=True)  # a model card template with nothing filled in
+        (aside / "README.md").unlink(missing_ok=True)  # an empty model card template
 
 
 def is_adapter_of(model: Any, path: Path) -> bool:
-    """Whether a kept adapter is the model's own, to the bit."""
+    """Whether a kept adapter equals the model's own, bit by bit."""
     import torch
     from safetensors.torch import load_file
 

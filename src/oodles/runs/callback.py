@@ -1,6 +1,6 @@
-"""OODCallback: at the scheduled steps of a transformers Trainer, score the suite and keep the scores.
+"""OODCallback: score the suite at the scheduled steps of a transformers Trainer, and store the scores.
 
-Our own training uses the same hook; so can any Trainer:
+Our own training uses the same hook. Any other Trainer can use it as well:
 
     callback = oo.OODCallback(suite="mini", in_domain="daily", run="my-run", out="runs/mine")
     Trainer(model, ..., processing_class=tokenizer, callbacks=[callback]).train()
@@ -45,7 +45,7 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
         """Whether a step is scheduled."""
         return step in self._schedule
 
-    # what transformers calls
+    # methods that transformers calls
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Prepare every set, and score the model before training."""
@@ -61,7 +61,7 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
         self._reach(kwargs["model"], state)
 
     def _begin(self, state: Any) -> None:
-        """Our own run: its folder is there, and what an earlier attempt has evaluated is compared on the way."""
+        """Begin our own run: its folder exists, and later evaluations are compared with those of an earlier attempt."""
         if self._evaluator.writes:
             self._evaluator.keep_members()
         self._earlier = self._evaluator.recall()
@@ -70,7 +70,7 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
         self, args: Any, state: Any, control: Any, logs: Mapping[str, float] | None = None, **kwargs: Any
     ) -> None:
         self._loss = (logs or {}).get("loss", self._loss)
-        if "train_runtime" in (logs or {}):  # the last step, before the best checkpoint may be loaded in its place
+        if "train_runtime" in (logs or {}):  # last step, before the best checkpoint may replace the model
             self._evaluate(kwargs["model"], state)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -79,15 +79,15 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
         self._reach(kwargs["model"], state)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """The run is done when its last scheduled step is committed."""
+        """Mark the run as done when its last scheduled step is committed."""
         if state.is_world_process_zero:
-            seconds = round(time.monotonic() - self._clock.begun, 1)  # of the last attempt
+            seconds = round(time.monotonic() - self._clock.begun, 1)  # duration of the last attempt
             finish_run(self._evaluator.folder, state.global_step, seconds=seconds)
 
-    # the work
+    # evaluation
 
     def _reach(self, model: Any, state: Any) -> None:
-        """What a step is due: a look at what was kept of it before, and the evaluation, if it is scheduled."""
+        """Handle a step: compare it with an earlier attempt, and evaluate it if it is scheduled."""
         step, evaluator = state.global_step, self._evaluator
         if step in self._earlier and not evaluator.repeats(model, step):
             supersede(evaluator.folder, step)
@@ -98,7 +98,7 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
             self._evaluate(model, state)
 
     def _evaluate(self, model: Any, state: Any) -> None:
-        """Score what is not committed yet."""
+        """Score the sets that are not committed yet."""
         step, evaluator, started = state.global_step, self._evaluator, time.monotonic()
         evaluator.keep_adapter(model, step)
         if evaluator.is_complete(step):
@@ -107,7 +107,7 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
         self._log(evaluator.at(model, step, last=state.max_steps, loss=self._loss, remark=left))
 
     def _log(self, values: Mapping[str, Metrics]) -> None:
-        """Nothing: our own runs keep their scores in their folder only."""
+        """Do nothing: our own runs store their scores only in their folder."""
 
     def _time_left(self, started: float, step: int) -> str:
         self._clock.evaluated(time.monotonic() - started)
@@ -121,7 +121,7 @@ class _CallbackEvaluator(Evaluator):
 
 
 class OODCallback(EvaluationHook):
-    """Evaluates all test sets of a suite during training and keeps every prediction.
+    """Evaluate all test sets of a suite during training, and store every prediction.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class OODCallback(EvaluationHook):
     out
         Folder of the study; the run goes to ``<out>/runs/<run>``.
     tokenizer
-        If the Trainer has no ``processing_class``.
+        Needed only if the Trainer has no ``processing_class``.
     **options
         ``steps`` ("log", "linear" or a list; step 0 and the last are always added), and all options of `Evaluator`.
     """
@@ -157,7 +157,7 @@ class OODCallback(EvaluationHook):
     def log_to(self, trainer: Any) -> None:
         """Send the scores of every evaluation through a Trainer's own `log`, and so to its trackers.
 
-        The names are ``ood/<test set>/<metric>``. Without this call the Trainer's logs stay as they are.
+        The names are ``ood/<test set>/<metric>``. Without this call, the Trainer's logs do not change.
         """
         self._trainer = trainer
 
@@ -167,6 +167,6 @@ class OODCallback(EvaluationHook):
             self._trainer.log({name: value for name, value in scores.items() if value is not None})
 
     def _begin(self, state: Any) -> None:
-        """Somebody else's training: its folder is made now, or the run resumes where that resumes."""
+        """Create the folder of a user's training, or resume the run at the Trainer's step."""
         self._outside.begin(state.global_step)
-        self._outside.recall(state.global_step)  # a process that does not write may read too early
+        self._outside.recall(state.global_step)  # a process that does not write may have read too early

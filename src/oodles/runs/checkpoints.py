@@ -4,7 +4,7 @@
     oodles score --model org/base --checkpoints my-training/ --suite nli --in-domain snli --out runs/scored
     oodles score --runs runs/study --add-test-set hans
 
-What is written is an ordinary run folder: `analyse` and `report` read it. What is there already is not scored again.
+The result is an ordinary run folder, which `analyse` and `report` read. Committed scores are not computed again.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from oodles.trouble import staying
 if TYPE_CHECKING:
     import torch
 
-SCORES = "scores"  # the study that a folder of scored models belongs to
-CONFIGS = ("adapter_config.json", "config.json")  # of an adapter, of a model
+SCORES = "scores"  # name of the study in a folder of scored models
+CONFIGS = ("adapter_config.json", "config.json")  # config files of an adapter and of a model
 STEP = re.compile(r"(?:checkpoint|step)[-_]?(\d+)$|^(\d+)$")
 
 
@@ -57,7 +57,7 @@ class Checkpoint:
 
     @classmethod
     def at(cls, path: Path) -> Checkpoint:
-        """A single adapter or model folder; its step is in its name, or 0."""
+        """Return a single adapter or model folder as a checkpoint; its step is in its name, or 0."""
         if not any((path / name).is_file() for name in CONFIGS):
             raise ModelError(f"{path}: no {' and no '.join(CONFIGS)}; expected an adapter's folder")
         match = STEP.search(path.resolve().name)
@@ -70,7 +70,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringJob:
-    """What is to be scored: a model at its checkpoints, on rendered test sets, into the folder of a run."""
+    """A scoring task: a model at its checkpoints, rendered test sets, and the folder of a run."""
 
     folder: RunFolder
     model: ModelSpec
@@ -81,7 +81,7 @@ class ScoringJob:
     evaluation: Evaluation
 
     def missing(self) -> list[tuple[Checkpoint, list[Rendered]]]:
-        """The sets that are not committed yet, by checkpoint."""
+        """Return the sets that are not committed yet, by checkpoint."""
         committed = {score.key for score in read_scores(self.folder)}
         todo = [
             (c, [r for r in self.rendered if (c.step, r.prompts.name, r.hash) not in committed])
@@ -90,13 +90,13 @@ class ScoringJob:
         return [(checkpoint, sets) for checkpoint, sets in todo if sets]
 
     def characters(self) -> float:
-        """The size of what is missing."""
+        """Return the size of the missing sets in characters."""
         return sum(characters(test_set.prompts) for _, sets in self.missing() for test_set in sets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """What was done: evaluations scored now, those that were there before, and checkpoints that could not be scored."""
+    """The result of scoring: new evaluations, evaluations that existed before, and checkpoints that failed."""
 
     out: Path
     run: str
@@ -106,7 +106,7 @@ class Scored:
 
 
 def find_checkpoints(folder: Path, say: Callable[[str], None] = lambda _: None) -> tuple[Checkpoint, ...]:
-    """The checkpoints below a folder, by step: `checkpoint-N`, `step-N` or `N`; those without a model are told."""
+    """Return the checkpoints in a folder by step: `checkpoint-N`, `step-N` or `N`; report those without a model."""
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder; expected one with checkpoint-N or step-N folders")
     checkpoints: dict[int, Checkpoint] = {}
@@ -127,7 +127,7 @@ def find_checkpoints(folder: Path, say: Callable[[str], None] = lambda _: None) 
 
 
 def base_of(checkpoint: Checkpoint) -> str:
-    """The base model that an adapter names."""
+    """Return the base model that an adapter names."""
     name = _adapter_config(Path(str(checkpoint.path))).get("base_model_name_or_path")
     if not name:
         raise ModelError(f"{checkpoint.path}: the adapter names no base model; say which with --model")
@@ -135,7 +135,7 @@ def base_of(checkpoint: Checkpoint) -> str:
 
 
 def _adapter_config(folder: Path) -> dict[str, Any]:
-    """What an adapter says of itself; refused if PEFT could not tell its kind."""
+    """Read the config of an adapter; refuse it if PEFT could not determine its kind."""
     from peft import PeftType
 
     file, advice = folder / CONFIGS[0], "restore the file, or remove the adapter's folder"
@@ -194,7 +194,7 @@ def score_model(
         in_domain=in_domain,
         evaluation=evaluation,
     )
-    check_folder(study, SCORES, suite.name)  # before anything is written, a lock included
+    check_folder(study, SCORES, suite.name)  # before anything is written, including a lock
     with _no_new_folders(study), holding(folder.lock), staying(out), _left_as_it_was(folder):
         with study.locked():
             claim_folder(study, SCORES, suite.name, suite_file=suite.file)
@@ -210,14 +210,14 @@ def score_model(
 
 
 def _with_in_domain(evaluation: Evaluation, in_domain: str) -> Evaluation:
-    """The in-domain set is scored whatever else is chosen: the others are compared with it."""
+    """Add the in-domain set to the chosen sets, because the others are compared with it."""
     if not in_domain or not evaluation.test_sets or in_domain in evaluation.test_sets:
         return evaluation
     return replace(evaluation, test_sets=(in_domain, *evaluation.test_sets))
 
 
 def _finish(folder: RunFolder, scored: Scored) -> None:
-    """A run is done if it has scores; if no checkpoint could be scored it has failed."""
+    """Mark a run as done if it has scores, or as failed if no checkpoint could be scored."""
     steps = [score.step for score in read_scores(folder)]
     if steps:
         folder.failed.unlink(missing_ok=True)
@@ -229,7 +229,7 @@ def _finish(folder: RunFolder, scored: Scored) -> None:
 
 @contextmanager
 def _left_as_it_was(folder: RunFolder) -> Iterator[None]:
-    """A call that ends before anything is committed leaves no run, and no folder that belongs to its suite."""
+    """Remove a new run, and its claim on the folder, if the call fails before any score is committed."""
     fresh = not folder.path.exists()
     try:
         yield
@@ -243,12 +243,12 @@ def _left_as_it_was(folder: RunFolder) -> Iterator[None]:
 
 @contextmanager
 def _no_new_folders(study: StudyFolder) -> Iterator[None]:
-    """A call that is refused leaves no empty folder: the outermost last, once the lock in it is given back."""
+    """Remove new empty folders if a call is refused: outermost last, after its lock is released."""
     fresh = [path for path in (study.locks, study.path, *study.path.parents) if not path.exists()]
     try:
         yield
     except BaseException:
-        with suppress(OSError):  # what others have begun to write there stays
+        with suppress(OSError):  # keeps files that other processes have started to write
             for path in fresh:
                 path.rmdir()
         raise
@@ -257,14 +257,14 @@ def _no_new_folders(study: StudyFolder) -> Iterator[None]:
 def add_test_sets(
     root: Path, suite: Suite, names: Sequence[str], *, limit: int | None = None, batch_tokens: int | None = None
 ) -> tuple[Scored, ...]:
-    """Score further test sets for the finished runs of a study, from the adapters they kept."""
+    """Score more test sets for the finished runs of a study, from their kept adapters."""
     check_slices(suite, tuple(names))
     stop_on_errors(audit_data(suite, tuple(names)), ())
     check_identity(StudyFolder(root))
     folders = [f for f in run_folders(root) if f.status == "done"]
     if not folders:
         raise StoreError(f"{root}: no finished run; `oodles status {root}` shows what is there")
-    runs = [_kept(folder) for folder in folders]  # what is missing is an error before anything is scored
+    runs = [_kept(folder) for folder in folders]  # missing adapters are an error before anything is scored
     renderer, scored = Renderer(suite), []
     for folder, (spec, checkpoints) in zip(folders, runs, strict=True):
         with holding(folder.lock), staying(root):
@@ -287,14 +287,14 @@ def add_test_sets(
 
 
 def _evaluation_of(spec: StoredSpec, names: Sequence[str], limit: int | None, batch_tokens: int | None) -> Evaluation:
-    """Further sets are evaluated as the run's own were, where nothing else is asked for."""
+    """Evaluate further sets like the run's own sets, unless options are given."""
     stored = spec.evaluation or {}
     at_most = limit if limit is not None else stored.get("limit")
     return Evaluation(test_sets=tuple(names), limit=at_most, batch_tokens=batch_tokens or stored.get("batch_tokens"))
 
 
 def _kept(folder: RunFolder) -> tuple[StoredSpec, tuple[Checkpoint, ...]]:
-    """The spec and the adapters of a finished run."""
+    """Return the spec and the adapters of a finished run."""
     spec = read_spec(folder)
     if spec.run_id is None:
         raise StoreError(f"{folder.path}: not made by `oodles run`, so its base model is not known here")
@@ -316,7 +316,7 @@ def _kept(folder: RunFolder) -> tuple[StoredSpec, tuple[Checkpoint, ...]]:
 
 
 def _label(checkpoints: Sequence[Checkpoint]) -> str:
-    """What tells runs of one base model apart: the folder of the checkpoints, or the adapter's own."""
+    """Return a label that distinguishes runs of one base model: the folder of the checkpoints, or of the adapter."""
     path = checkpoints[0].path
     if path is None:
         return ""
@@ -324,7 +324,7 @@ def _label(checkpoints: Sequence[Checkpoint]) -> str:
 
 
 def _begin(scoring: ScoringJob, suite: Suite, pattern: Pattern) -> None:
-    """The run's spec; a run of this name that was scored with another model, precision or pattern is refused."""
+    """Write the run's spec; refuse a run with this name that used another model, precision or pattern."""
     folder = scoring.folder
     spec = StoredSpec(
         name=folder.name,
@@ -343,7 +343,7 @@ def _begin(scoring: ScoringJob, suite: Suite, pattern: Pattern) -> None:
 
 
 def _continued(folder: RunFolder, spec: StoredSpec) -> StoredSpec:
-    """The spec, with the checkpoints that were scored before; what decides the scores must be as it was."""
+    """Add earlier scored checkpoints to the spec; the settings that determine the scores must be equal."""
     stored = read_spec(folder)
     now, before = spec.as_json(), stored.as_json()
     for key in ("model", "precision", "pattern", "train_set"):
@@ -353,7 +353,7 @@ def _continued(folder: RunFolder, spec: StoredSpec) -> StoredSpec:
 
 
 def score_missing(scoring: ScoringJob, listener: Listener) -> Scored:
-    """Score what is missing; one evaluation is committed at a time, so a kill loses at most the one in hand.
+    """Score the missing sets. Each evaluation is committed separately, so a kill loses only the current one.
 
     A checkpoint that cannot be loaded or scored does not stop the others.
     """
@@ -393,7 +393,7 @@ def score_missing(scoring: ScoringJob, listener: Listener) -> Scored:
 def _score(
     evaluator: StepEvaluator, load: Callable[[Checkpoint], torch.nn.Module], checkpoint: Checkpoint, last: int
 ) -> None:
-    """Score a checkpoint; its model is let go at the end, before the next is loaded."""
+    """Score a checkpoint; its model is released before the next one is loaded."""
     model = load(checkpoint)
     evaluator.prepare(model)
     evaluator.at(model, checkpoint.step, last=last)
@@ -401,9 +401,9 @@ def _score(
 
 @contextmanager
 def _loaded(model: ModelSpec, precision: Precision) -> Iterator[Callable[[Checkpoint], torch.nn.Module]]:
-    """A function that gives the model at a checkpoint; the base is loaded once, adapters change places on it.
+    """Yield a function that returns the model at a checkpoint; the base is loaded once, and adapters are swapped.
 
-    One model is in memory at a time: what is held here is let go before another is loaded.
+    Only one model is in memory at a time: the current one is released before another is loaded.
     """
     state: dict[str, Any] = {}
 
@@ -425,7 +425,7 @@ def _loaded(model: ModelSpec, precision: Precision) -> Iterator[Callable[[Checkp
         try:
             state["peft"] = _with_adapter(state.get("peft"), state["base"], checkpoint)
         except ModelError:
-            state.clear()  # a broken adapter may have left its traces
+            state.clear()  # a broken adapter may have changed the model
             raise
         return state["peft"]
 
@@ -434,7 +434,7 @@ def _loaded(model: ModelSpec, precision: Precision) -> Iterator[Callable[[Checkp
 
 
 def _with_adapter(adapted: Any, base: Any, checkpoint: Checkpoint) -> Any:
-    """The base model with this adapter, and no other."""
+    """Return the base model with only this adapter."""
     from peft import PeftModel
 
     name = f"step{checkpoint.step}"
@@ -451,7 +451,7 @@ def _with_adapter(adapted: Any, base: Any, checkpoint: Checkpoint) -> Any:
         adapted.set_adapter(name)
         for old in earlier:
             adapted.delete_adapter(old)
-    except Exception as error:  # PEFT, torch and safetensors say so in many ways
+    except Exception as error:  # PEFT, torch and safetensors raise many kinds of errors
         raise ModelError(
             f"{checkpoint.path}: the adapter is damaged or does not fit the model ({type(error).__name__}:"
             f" {first_line(error)}); restore or remove it"

@@ -1,4 +1,4 @@
-"""One run's test sets, scored with a model at a step: what is committed already is not scored again."""
+"""Score a run's test sets with a model at a step; committed evaluations are not repeated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Metrics = Mapping[str, float | None]
 
 
 class StepEvaluator:
-    """Scores the test sets of a run at one step after the other, and commits each set as soon as it is scored.
+    """Scores the test sets of a run step by step, and commits each set as soon as it is scored.
 
     Parameters
     ----------
@@ -39,13 +39,13 @@ class StepEvaluator:
     in_domain
         The test set that is in-domain for this run.
     evaluation
-        How it is evaluated: batches, adapters that are kept.
+        The evaluation settings: batches, kept adapters.
     tokenizer
-        Of the model.
+        The model's tokenizer.
     listener
-        Hears what is done.
+        Receives progress events.
     baseline
-        A run that starts from the same model, whose step 0 is taken over.
+        A run that starts from the same model; its scores at step 0 are reused.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class StepEvaluator:
         self.folder = folder
         self.evaluation = evaluation
         self.tokenizer = tokenizer
-        self.writes = True  # in a job of several processes all score, one writes
-        self.scored = 0  # evaluations made here
+        self.writes = True  # in a job of several processes all score, and one writes
+        self.scored = 0  # evaluations computed by this object
         self._sets = tuple(r.prompts for r in rendered)
         self._members = tuple(r.members for r in rendered)
         self._hashes = {r.prompts.name: r.hash for r in rendered}
@@ -75,12 +75,12 @@ class StepEvaluator:
         self._planned_for = ""
 
     def keep_members(self) -> None:
-        """Keep who belongs to each set, once per study."""
+        """Store the members of each set, once per study."""
         with self.folder.study.locked():
             keep_members(self.folder.study, self._members, self.evaluation.test_sets)
 
     def recall(self, last: int | None = None) -> set[int]:
-        """Look up what is committed, up to a step; the steps."""
+        """Load the committed scores up to a step; return their steps."""
         scores = [score for score in read_scores(self.folder) if last is None or score.step <= last]
         self._committed = {score.key: score for score in scores}
         return {score.step for score in scores}
@@ -90,14 +90,14 @@ class StepEvaluator:
         self._committed = {key: score for key, score in self._committed.items() if score.step < first}
 
     def held(self, step: int) -> list[PromptSet]:
-        """The sets that are committed at a step."""
+        """Return the sets that are committed at a step."""
         return [prompts for prompts in self._sets if self._key(step, prompts) in self._committed]
 
     def is_complete(self, step: int) -> bool:
         return len(self.held(step)) == len(self._sets)
 
     def prepare(self, model: Any) -> None:
-        """Tokenise and pack every set; models of the same kind share that."""
+        """Tokenise and pack every set; models with the same signature share the plans."""
         if self.tokenizer is None:
             raise ModelError("Evaluator: no tokenizer is known; pass tokenizer=...")
         kind = signature(model)
@@ -116,20 +116,20 @@ class StepEvaluator:
         loss: float = float("nan"),
         remark: Callable[[], str] = str,
     ) -> dict[str, Metrics]:
-        """Score what is not committed at a step; the metrics of all sets.
+        """Score the sets that are not committed at a step; return the metrics of all sets.
 
         Parameters
         ----------
         model
-            The model as it is now; its mode and all random states are left as they are.
+            The model in its current state; its mode and all random states stay unchanged.
         step
-            The optimiser step it is at.
+            The current optimiser step.
         last
             The last step of the run, for the log.
         loss
             The training loss, for the log.
         remark
-            Asked for the end of the log's line when all is scored.
+            Returns the end of the log line; called when all sets are scored.
         """
         started = time.monotonic()
         if not self._plans:
@@ -163,7 +163,7 @@ class StepEvaluator:
         return score
 
     def _taken_over(self, step: int, prompts: PromptSet) -> Score | None:
-        """The evaluation of the untrained model that another run has made already."""
+        """Copy the evaluation of the untrained model from another run, if it has one."""
         if step or self._baseline is None:
             return None
         for score in read_scores(self._baseline):
@@ -172,26 +172,26 @@ class StepEvaluator:
         return None
 
     def keep_adapter(self, model: Any, step: int) -> None:
-        """Keep the adapter of a step, if that is asked for: before its scores, which say that the step is there."""
+        """Keep the adapter of a step if requested; before its scores, because these mark the step as complete."""
         path = self.folder.adapter(step)
         if self.evaluation.keep_adapters and self.writes and not (self.is_complete(step) and path.is_dir()):
             save_adapter(model, path)
 
     def repeats(self, model: Any, step: int) -> bool:
-        """Whether training came to the weights, or else to the scores, that an earlier attempt left at this step.
+        """Whether training reproduced the weights, or else the scores, of an earlier attempt at this step.
 
-        Two trainings must not meet in one run, and on a GPU they may differ.
+        Results of two trainings must not mix in one run, and on a GPU they may differ.
         """
         adapter = self.folder.adapter(step)
         if adapter.is_dir():
             check_adapter(adapter)
             return is_adapter_of(model, adapter)
         if step == 0:
-            return True  # not trained yet
+            return True  # untrained
         return self.scores_repeat(model, step)
 
     def scores_repeat(self, model: Any, step: int) -> bool:
-        """Whether a model has the scores that are committed at a step, on the smallest of its sets."""
+        """Whether a model reproduces the scores committed at a step, on the smallest of its sets."""
         committed = self.held(step)
         if not committed:
             return False  # nothing to compare with
@@ -203,7 +203,7 @@ class StepEvaluator:
             return same_scores(self.folder, score, predict(model, self._plans[prompts.name], prompts))
 
     def log(self, text: str) -> None:
-        """A line for the run's log and for whoever listens."""
+        """Write a line to the run's log and send it to the listener."""
         log_line(self.folder, text)
         self.tell(text=f"{self.folder.name}  {text}")
 
@@ -213,10 +213,10 @@ class StepEvaluator:
 
 @contextmanager
 def own_precision(model: Any) -> Iterator[None]:
-    """Without mixed precision, the caller's or that which accelerate wraps around a forward pass.
+    """Disable mixed precision, both the caller's and the one that accelerate wraps around a forward pass.
 
-    Scores are made in the precision of the weights. Accelerate wraps the outermost module only, so the ways of scoring
-    would not agree otherwise.
+    Scores are computed in the precision of the weights. Accelerate wraps only the outermost module, so the ways of
+    scoring would otherwise disagree.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""What a run tells whoever listens: lines that stay, what is being done now, and the work that is done."""
+"""Progress events of a run: log lines, the current activity, and completed work."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from oodles.runs.progress import Progress, say
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something to show."""
+    """A progress event."""
 
-    text: str = ""  # a line that stays
-    doing: str = ""  # what is being done now
-    work: float = 0.0  # done since the last event, in prompt characters scored
+    text: str = ""  # a log line
+    doing: str = ""  # the current activity
+    work: float = 0.0  # work since the last event, in prompt characters scored
 
 
 Listener = Callable[[Event], None]
 
 
 def show_on(progress: Progress) -> Listener:
-    """A listener that moves a progress bar."""
+    """Return a listener that updates a progress bar."""
 
     def listen(event: Event) -> None:
         progress.advance(event.work)
@@ -34,10 +34,10 @@ def show_on(progress: Progress) -> Listener:
 
 
 def print_lines(event: Event) -> None:
-    """A listener that prints the lines that stay."""
+    """Print the log line of an event; a listener."""
     if event.text:
         say(event.text)
 
 
 def ignore(_: Event) -> None:
-    """A listener for those who want to hear nothing."""
+    """Ignore all events."""

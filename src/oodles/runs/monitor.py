@@ -1,4 +1,4 @@
-"""What is reported of a run while it is made: one line per evaluation, the time left, the memory used."""
+"""The progress report of a run: one line per evaluation, the time left, the memory used."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typing import Any
 def evaluation_line(
     step: int, last: int | None, loss: float, values: Mapping[str, Mapping[str, Any]], in_domain: str
 ) -> str:
-    """One plain line per evaluation: in-domain accuracy, OOD accuracies, and how often the first answer is given."""
+    """Return one line per evaluation: in-domain accuracy, OOD accuracies, and the share of the first answer."""
     firsts = [next((k, v) for k, v in metrics.items() if k.startswith("share:")) for metrics in values.values()]
     mean_share = sum(share for _, share in firsts) / len(firsts)
     names = list(dict.fromkeys(key.removeprefix("share:") for key, _ in firsts))
     order: Sequence[str] = sorted(values, key=lambda name: name != in_domain)
     accuracies = "  ".join(f"{name} {values[name]['accuracy']:.2f}" for name in order)
-    shown = "-" if loss != loss else f"{loss:.3f}"  # no step was logged yet
+    shown = "-" if loss != loss else f"{loss:.3f}"  # no step is logged yet
     of = "" if last is None else f"/{last}"
     return f"step {step}{of}  loss {shown}  {accuracies}  {'/'.join(names)} {mean_share:.2f}"
 
 
 @dataclass(slots=True)
 class Clock:
-    """How long a run's steps and evaluations take, for the time left."""
+    """Measures a run's steps and evaluations to estimate the time left."""
 
-    step: int = 0  # where it began
+    step: int = 0  # step at which this attempt started
     begun: float = field(default_factory=time.monotonic)
     evaluations: list[float] = field(default_factory=list)
 
@@ -36,7 +36,7 @@ class Clock:
         self.evaluations.append(seconds)
 
     def left(self, step: int, scheduled: Sequence[int]) -> float:
-        """Seconds until the last scheduled step is evaluated; of the first evaluation nothing can be said."""
+        """Return the seconds until the last scheduled step is evaluated; 0 where the attempt began."""
         if step <= self.step:
             return 0.0
         training = time.monotonic() - self.begun - sum(self.evaluations)
@@ -46,7 +46,7 @@ class Clock:
 
 
 def memory_gigabytes() -> float:
-    """The most memory used so far: of the GPU, or of this process."""
+    """Return the peak memory so far, of the GPU or of this process."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return float(torch.cuda.max_memory_allocated()) / 1e9

@@ -1,4 +1,4 @@
-"""Evaluator: for a training loop of one's own, in bare PyTorch, Accelerate or Lightning.
+"""Evaluator: for custom training loops in bare PyTorch, Accelerate or Lightning.
 
 evaluator = oo.Evaluator(suite="mini", in_domain="daily", run="mine", out="runs/mine", tokenizer=tokenizer)
 for step, batch in enumerate(batches):
@@ -35,12 +35,12 @@ from oodles.suite.load import load_suite, pattern_of
 from oodles.suite.render import check_slices, render_sets
 from oodles.toml import build
 
-CALLBACKS = "callbacks"  # the study that a folder of such runs belongs to
+CALLBACKS = "callbacks"  # name of the study in a folder of such runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What the long table should say of a run that is trained elsewhere."""
+    """The description of an externally trained run in the long table."""
 
     model: str = ""
     shots: int | None = None
@@ -48,7 +48,7 @@ class About:
 
 
 class Evaluator(StepEvaluator):
-    """Evaluates all test sets of a suite during a training of one's own, and keeps every prediction.
+    """Evaluate all test sets of a suite during a custom training loop, and store every prediction.
 
     Parameters
     ----------
@@ -61,16 +61,16 @@ class Evaluator(StepEvaluator):
     out
         Folder of the study; the run goes to ``<out>/runs/<run>``.
     tokenizer
-        Of the model that is trained.
+        Tokenizer of the trained model.
     pattern
         Which pattern of the suite; its first by default.
     allow
-        Codes of audit errors that shall not stop it; see ``oodles check``.
+        Codes of audit errors to ignore; see ``oodles check``.
     quiet
-        No line on stderr for each evaluation; the run's ``log.txt`` has them in any case.
+        Do not print a line on stderr for each evaluation; the run's ``log.txt`` always has them.
     **options
         The keys of ``[eval]`` in a study's TOML: ``test_sets``, ``limit``, ``limit_in_domain``, ``batch_tokens``,
-        ``keep_adapters``; and ``model``, ``shots`` and ``seed``, what the long table says of the run.
+        ``keep_adapters``; and ``model``, ``shots`` and ``seed``, which describe the run in the long table.
 
     Examples
     --------
@@ -79,8 +79,8 @@ class Evaluator(StepEvaluator):
     0.5
     """
 
-    _who = "Evaluator"  # as messages name it
-    _scheduled = False  # whether somebody else decides at which steps it is called
+    _who = "Evaluator"  # name in messages
+    _scheduled = False  # whether a callback decides the steps
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Evaluator(StepEvaluator):
         self._about = About(**about)
         self._study = StudyFolder(Path(out))
         self._began = False
-        self._last = 0  # the latest step that was scored
+        self._last = 0  # the latest scored step
         rendered = render_sets(loaded, self._pattern, in_domain, evaluation)
         check_members(self._study, [r.members for r in rendered])
         super().__init__(
@@ -125,7 +125,7 @@ class Evaluator(StepEvaluator):
         )
 
     def _reserved(self, run: str) -> RunFolder:
-        """The run's folder, if it is free; nothing is written before training begins."""
+        """Return the run's folder if it is free; nothing is written before training begins."""
         check_name(run, f"{self._who}: run")
         check_folder(self._study, CALLBACKS, self._suite.name)
         folder = self._study.run(run)
@@ -134,10 +134,10 @@ class Evaluator(StepEvaluator):
         return folder
 
     def at(self, model: Any, step: int, **for_log: Any) -> dict[str, Metrics]:
-        """Score every test set with the model as it is now, and commit the scores.
+        """Score every test set with the current model, and commit the scores.
 
-        A run that was interrupted resumes with the first step it is called at: what was scored at that step or later
-        belongs to a branch that is trained again, and is set aside.
+        An interrupted run resumes at the first step for which this is called. Scores of that step and later ones belong
+        to a branch that is trained again, and are moved aside.
         """
         step = _whole(step, self._who)
         if step < self._last:
@@ -174,12 +174,12 @@ class Evaluator(StepEvaluator):
             )
 
     def begin(self, step: int) -> None:
-        """Make the run's folder, or resume in it at a step."""
+        """Create the run's folder, or resume the run at a step."""
         self._began = True
         if not self.writes:
             return
         if step and self.folder.spec.is_file():
-            drop_scores(self.folder, step)  # of a branch that is trained again
+            drop_scores(self.folder, step)  # scores of a branch that is trained again
             log_line(self.folder, f"training resumes from step {step}")
         else:
             self._begin_fresh()
@@ -197,7 +197,7 @@ class Evaluator(StepEvaluator):
         write_spec(self.folder, self._spec())
 
     def _spec(self) -> StoredSpec:
-        """Somebody else's training: what decided it is not known here."""
+        """Return the spec of an external training, whose settings are unknown."""
         return StoredSpec(
             name=self.folder.name,
             suite=self._suite.name,
@@ -209,7 +209,7 @@ class Evaluator(StepEvaluator):
         )
 
     def finish(self, last_step: int, **more: Any) -> None:
-        """The run is done: its last step is committed."""
+        """Mark the run as done: its last step is committed."""
         last_step = _whole(last_step, self._who)
         if last_step < self._last:
             raise ConfigError(f"{self._who}: last_step is {last_step}, but step {self._last} was scored")
@@ -220,12 +220,12 @@ class Evaluator(StepEvaluator):
 
 
 def _as_toml(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Keyword arguments as the study file would spell them, so that one loader checks both."""
+    """Spell keyword arguments as in a study file, so that one loader checks both."""
     return {k: list(v) if isinstance(v, tuple) else v for k, v in options.items() if v is not None}
 
 
 def _whole(step: Any, who: str) -> int:
-    """A step as a plain number; numpy's and torch's whole numbers will do."""
+    """Return a step as a plain int; whole numbers of numpy and torch are accepted."""
     try:
         number = -1 if isinstance(step, bool) else operator.index(step)
     except TypeError:
@@ -236,7 +236,7 @@ def _whole(step: Any, who: str) -> int:
 
 
 def _is_first_process() -> bool:
-    """In a job of several processes all score, the first writes."""
+    """Whether this is the first process: in a job of several processes all score, and the first writes."""
     import torch
 
     together = torch.distributed.is_available() and torch.distributed.is_initialized()

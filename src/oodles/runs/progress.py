@@ -1,6 +1,6 @@
-"""What a long job tells while it runs, on stderr: a live bar with the time left in a terminal, else plain lines.
+"""Progress output on stderr: a live bar with the time left in a terminal, else plain lines.
 
-A log that is full, closed or no longer read fails nothing: what cannot be told is left out.
+A log that is full, closed or no longer read causes no failure: output that cannot be written is dropped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from oodles.terminal import PlainConsole
 
 
 class _BestEffort:
-    """A stream whose errors are nobody's business."""
+    """A stream whose errors are ignored."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = getattr(stream, "rich_proxied_file", stream)
@@ -43,17 +43,17 @@ class _BestEffort:
 
 
 def log_stream() -> IO[str]:
-    """stderr, as far as it can be written."""
+    """Return stderr as a stream that ignores errors."""
     return cast(IO[str], _BestEffort(sys.stderr))
 
 
 def say(text: str) -> None:
-    """A line on stderr, if it can be written."""
+    """Print a line on stderr, if that is writable."""
     print(plain(text), file=log_stream(), flush=True)
 
 
 def to_nowhere(stream: Any) -> None:
-    """What is written to a stream from now on is dropped, with what it could not write before."""
+    """Redirect a stream to /dev/null, and drop its unwritten output."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -62,19 +62,19 @@ def to_nowhere(stream: Any) -> None:
 
 
 def open_streams() -> None:
-    """Standard streams that the caller has closed lead nowhere; else the next file that is opened takes their place."""
+    """Reopen closed standard streams to /dev/null; otherwise the next opened file would take their number."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123
 
 
 def settle_streams() -> None:
-    """Before a process ends: what stderr cannot write is dropped, so that it does not decide the exit code."""
+    """Drop unwritten stderr output before the process ends, so that it does not change the exit code."""
     try:
         sys.stderr.flush()
     except (OSError, ValueError, AttributeError):
@@ -82,7 +82,7 @@ def settle_streams() -> None:
 
 
 class Progress:
-    """Counts work in any unit; `total` is the whole of it, 0 if that is not known."""
+    """Counts work in any unit; `total` is the whole work, 0 if unknown."""
 
     def __init__(self, total: float, label: str = "") -> None:
         self._total, self._done = total, 0.0
@@ -112,19 +112,19 @@ class Progress:
             self._bar.update(self._task, completed=self._done)
 
     def finish(self, text: str) -> None:
-        """All is done, whatever was counted on the way; the text is told if the last line did not say 100 %."""
+        """Set the progress to 100 %; print the text if the last line did not say 100 %."""
         uncounted = self._total - self._done
         self.advance(uncounted)
         if self._bar is None and uncounted > 0.005 * self._total:
             self.say(text)
 
     def label(self, text: str) -> None:
-        """What is being done now."""
+        """Set the current activity."""
         if self._bar is not None:
             self._bar.update(self._task, description=text)
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a permanent line."""
         if self._bar is not None:
             self._bar.console.print(text, highlight=False, markup=False)
         else:
@@ -138,7 +138,8 @@ class Progress:
 
 
 def duration(seconds: float) -> str:
-    """
+    """Format seconds for readers.
+
     >>> duration(372)
     '6m12s'
     """

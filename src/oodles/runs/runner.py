@@ -26,7 +26,7 @@ from oodles.suite.patterns import render
 
 
 def run_one(task: RunTask) -> None:
-    """One run from its spec to its finished folder; what is there already is neither trained nor scored again."""
+    """Complete a run, from its spec to its finished folder; existing results are neither trained nor scored again."""
     if _rewind(task):
         tokenizer, model = _load(task)
         model, adapted = _attach(task, model)
@@ -40,9 +40,9 @@ def run_one(task: RunTask) -> None:
 
 
 def _rewind(task: RunTask) -> bool:
-    """Whether anything must be trained; if so, checkpoints of later steps than the first of those are dropped.
+    """Whether anything must be trained; if so, drop checkpoints after the first step that must be trained.
 
-    None of the steps that must be trained may be passed by.
+    Training must not skip any of these steps.
     """
     folder, untrained = task.folder, untrained_of(task.missing(), task.folder)
     if folder.status == "done" and untrained:
@@ -55,27 +55,27 @@ def _rewind(task: RunTask) -> bool:
 
 
 def start_of(folder: RunFolder, untrained: list[int]) -> int:
-    """The step from which training would resume; reads only."""
+    """Return the step from which training would resume, without changing anything."""
     usable = [path for path in checkpoints(folder) if not untrained or int(path.name) <= untrained[0]]
     return next((int(path.name) for path in reversed(usable) if not damage_of(path)), 0)
 
 
 def _load(task: RunTask) -> tuple[Any, Any]:
-    """The tokenizer and the base model."""
+    """Load the tokenizer and the base model."""
     model, precision = task.spec.model, task.spec.recipe.precision
     task.listener(Event(text=f"{task.folder.name}  loading {model.label}"))
     return load_tokenizer(model), load_model(model, precision)
 
 
 def _attach(task: RunTask, model: Any) -> tuple[Any, Sequence[str]]:
-    """The model with a fresh adapter, and the layers that it is on."""
+    """Attach a fresh adapter; return the model and the adapted layers."""
     spec = task.spec
     adapted = list(targets_of(model, spec.lora, spec.model))
     return attach_lora(model, spec.lora, spec.seeds.adapter, spec.model), adapted
 
 
 def _begin(task: RunTask, adapted: Sequence[str]) -> Path | None:
-    """The run's folder; the checkpoint that training resumes from, if there is any."""
+    """Create the run's folder; return the checkpoint to resume from, if there is one."""
     spec, folder = task.spec, task.folder
     begin_run(folder, spec, task.job.draw, environment(), adapted)
     checkpoint = last_checkpoint(folder)
@@ -87,7 +87,7 @@ def _begin(task: RunTask, adapted: Sequence[str]) -> Path | None:
 
 
 def _evaluate(task: RunTask, tokenizer: Any) -> EvaluationHook:
-    """What scores the model at the scheduled steps, untrained and while it is trained."""
+    """Return the hook that scores the model at the scheduled steps, before and during training."""
     spec = task.spec
     evaluator = StepEvaluator(
         task.folder,
@@ -102,7 +102,7 @@ def _evaluate(task: RunTask, tokenizer: Any) -> EvaluationHook:
 
 
 def _train(task: RunTask, model: Any, tokenizer: Any, hook: EvaluationHook, checkpoint: Path | None) -> None:
-    """Train from the checkpoint, or from the beginning; the hook evaluates on the way, and says when it is done."""
+    """Train from the checkpoint or from the beginning; the hook evaluates the steps and marks the run as done."""
     spec = task.spec
     fine_tune(
         model,
@@ -120,7 +120,7 @@ def _train(task: RunTask, model: Any, tokenizer: Any, hook: EvaluationHook, chec
 
 
 def _complete(task: RunTask) -> None:
-    """Score what a run lacks from the adapters that it kept."""
+    """Score the missing evaluations of a run from its kept adapters."""
     if not task.missing():
         return
     spec, folder = task.spec, task.folder
@@ -145,7 +145,7 @@ def _complete(task: RunTask) -> None:
 
 
 def _check_finished(task: RunTask) -> None:
-    """Refuse to call a run finished that lacks anything."""
+    """Raise an error if the run lacks any evaluation."""
     left = sorted(task.missing())
     if left:
         step, test_set = left[0]

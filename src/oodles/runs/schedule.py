@@ -1,4 +1,4 @@
-"""At which steps a run is evaluated: step 0 and the last always, in-domain and OOD sets at the same steps."""
+"""The evaluation steps of a run: always step 0 and the last, and the same steps for in-domain and OOD sets."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from oodles.errors import ConfigError
 
 
 def step_count(shots: int, recipe: Recipe) -> int:
-    """Optimiser steps of a run; the last batch of an epoch may be smaller."""
+    """Return the number of optimiser steps of a run; the last batch of an epoch may be smaller."""
     if recipe.steps is not None:
         return recipe.steps
     return math.ceil(math.ceil(shots / recipe.batch_size) / recipe.accumulate) * recipe.epochs
 
 
 def passes(shots: int, recipe: Recipe, steps: int) -> float:
-    """How often so many steps of a run go through its shots.
+    """Return how many times the given steps pass over the shots.
 
     >>> passes(32, Recipe(batch_size=8), 16), passes(32, Recipe(batch_size=8, steps=6), 6)
     (4.0, 1.5)
@@ -27,7 +27,7 @@ def passes(shots: int, recipe: Recipe, steps: int) -> float:
 
 
 def warmup_steps(last: int, share: float) -> int:
-    """How many of a run's steps the warm-up takes; a part of a step counts as one.
+    """Return the number of warm-up steps, rounded up.
 
     >>> warmup_steps(70, 0.1), warmup_steps(24, 0.1), warmup_steps(24, 1.0)
     (7, 3, 24)
@@ -36,7 +36,7 @@ def warmup_steps(last: int, share: float) -> int:
 
 
 def schedule(steps: str | Sequence[int], last: int, points: int = 10) -> tuple[int, ...]:
-    """The evaluation steps of a run of `last` optimiser steps.
+    """Return the evaluation steps of a run with `last` optimiser steps.
 
     Examples
     --------
@@ -65,5 +65,5 @@ def schedule(steps: str | Sequence[int], last: int, points: int = 10) -> tuple[i
 
 
 def schedule_of(spec: RunSpec) -> tuple[int, ...]:
-    """The steps at which a run is evaluated."""
+    """Return the evaluation steps of a run."""
     return schedule(spec.evaluation.steps, step_count(spec.shots, spec.recipe), spec.evaluation.points)

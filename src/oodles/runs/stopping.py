@@ -1,6 +1,6 @@
-"""Asked to stop: SIGTERM, and SIGUSR2 which SLURM sends before a job's time is over.
+"""Stop on request: on SIGTERM, and on SIGUSR2, which SLURM sends before a job's time limit.
 
-A run then ends at its next safe moment.
+The run then stops at its next safe point.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR2)
 
 
 class Stopped(BaseException):
-    """Not a failure: what is committed stays, and the same command resumes from there."""
+    """The run was stopped, which is no failure: committed results stay, and the same command resumes."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -25,7 +25,7 @@ class Stopped(BaseException):
 
 @dataclass(slots=True)
 class Stop:
-    """Whether somebody asked to stop, and by which signal."""
+    """Whether a stop was requested, and by which signal."""
 
     number: int = 0
 
@@ -33,14 +33,14 @@ class Stop:
         return self.number != 0
 
     def obey(self) -> None:
-        """Called where nothing is half done."""
+        """Raise `Stopped` if a stop was requested; called where no work is half done."""
         if self.number:
             raise Stopped(self.number)
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Signals are noted instead of ending the process; only the main thread can do so."""
+    """Record signals instead of ending the process; only possible in the main thread."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop

@@ -1,4 +1,4 @@
-"""What of a run is still to be done: the evaluations that are missing, and the steps that must be trained for them."""
+"""The remaining work of a run: missing evaluations, and the steps that must be trained for them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from oodles.store.spec import read_spec
 from oodles.suite.patterns import render
 from oodles.suite.render import Rendered, characters
 
-TRAINING_COST = 3.5  # per character, against scoring: measured on the embedded model and suite
+TRAINING_COST = 3.5  # cost per character relative to scoring, measured on the embedded model and suite
 Missing = set[tuple[int, str]]  # step and test set
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTask:
-    """A run that is to be made: what is trained, what it is evaluated on, and where it goes."""
+    """A run to be executed: its training, its test sets and its folder."""
 
     job: PlannedRun
-    rendered: Sequence[Rendered]  # its test sets
+    rendered: Sequence[Rendered]  # the run's test sets
     folder: RunFolder
-    earlier: Sequence[RunFolder]  # runs whose scores of the untrained model may be taken over
+    earlier: Sequence[RunFolder]  # runs whose scores of the untrained model may be reused
     listener: Listener
     stop: Stop
 
@@ -39,12 +39,12 @@ class RunTask:
         return self.job.spec
 
     def missing(self) -> Missing:
-        """What is not committed now."""
+        """Return the evaluations that are not committed."""
         return missing_of(self.spec, self.rendered, self.folder)
 
 
 def missing_of(spec: RunSpec, rendered: Sequence[Rendered], folder: RunFolder) -> Missing:
-    """What of a run's evaluations is not committed: step and test set."""
+    """Return the evaluations of a run that are not committed: step and test set."""
     committed = {score.key for score in read_scores(folder)}
     return {
         (step, test_set.prompts.name)
@@ -55,28 +55,28 @@ def missing_of(spec: RunSpec, rendered: Sequence[Rendered], folder: RunFolder) -
 
 
 def untrained_of(missing: Missing, folder: RunFolder) -> list[int]:
-    """The steps that must be trained for what is missing: no adapter of theirs was kept."""
+    """Return the steps that must be trained for the missing evaluations, because their adapters were not kept."""
     return sorted({step for step, _ in missing if not folder.adapter(step).is_dir()})
 
 
 def training_work(job: PlannedRun, steps: int) -> float:
-    """The work of so many steps, as if it were scoring: a step goes forward and back, and shares no prefixes."""
+    """Return the work of training steps in units of scoring: forward and backward passes, no shared prefixes."""
     spec = job.spec
     shots = render(spec.pattern, job.draw.examples, spec.train_set)
     return TRAINING_COST * passes(spec.shots, spec.recipe, steps) * characters(shots)
 
 
 def same_before_training(spec: RunSpec, earlier: Sequence[RunFolder]) -> RunFolder | None:
-    """A finished run that starts from the same model on the same kind of machine.
+    """Return a finished run that starts from the same model on the same kind of machine.
 
-    A fresh LoRA adapter adds exactly zero, so their scores at step 0 are equal to the bit and are computed once.
+    A fresh LoRA adapter adds exactly zero, so the scores at step 0 are equal to the bit and are computed once.
     """
     wanted = (spec.model, spec.recipe.precision, spec.evaluation.batch_tokens, environment())
     return next((folder for folder in earlier if folder.done.is_file() and _before_training(folder) == wanted), None)
 
 
 def _before_training(folder: RunFolder) -> tuple[Any, ...] | None:
-    """What decides a run's scores at step 0; None if that cannot be read."""
+    """Return the settings that determine a run's scores at step 0; None if they cannot be read."""
     try:
         return *read_spec(folder).before_training, sidecar(folder.env)
     except StoreError:

@@ -1,8 +1,8 @@
-"""Pattern-based fine-tuning through the language-model head: a transformers Trainer with LoRA and our own callback.
+"""Pattern-based fine-tuning through the language-model head: a transformers Trainer with LoRA and our callback.
 
-The loss is taken at the answer's positions only, so no (batch, length, vocabulary) tensor is built. Training resumes
-from its last checkpoint as if it had never been stopped: a checkpoint holds the adapter, the optimiser, the schedule
-and the state of every random generator.
+The loss is computed only at the answer's positions, so no (batch, length, vocabulary) tensor is built. A resumed
+training equals an uninterrupted one: a checkpoint holds the adapter, the optimiser, the schedule and the state of every
+random generator.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from oodles.runs.schedule import warmup_steps
 from oodles.store.folder import RunFolder, log_line
 from oodles.trouble import disk_errors
 
-KEEP_EVERY = 30.0  # seconds between checkpoints, at most; one more is kept before every evaluation
+KEEP_EVERY = 30.0  # maximum seconds between checkpoints; another one is written before every evaluation
 OPTIMISERS = {"adamw": "adamw_torch", "adafactor": "adafactor", "sgd": "sgd"}
 
 
@@ -49,10 +49,10 @@ def fine_tune(
     resume: Path | None = None,
     keep_at: Callable[[int], bool] = lambda _: False,
 ) -> None:
-    """Train the adapters of `model` on the shots, from the checkpoint to resume if there is one.
+    """Train the adapters of `model` on the shots, starting from the checkpoint to resume, if there is one.
 
-    The callbacks evaluate on the way; `keep_at(step)` says whether a checkpoint must be kept at a step, before they do.
-    Without a folder, none is kept.
+    The callbacks evaluate during training. `keep_at(step)` says whether a checkpoint must be written at a step, before
+    the callbacks run. Without a folder, none is written.
     """
     if not any(p.requires_grad for p in model.parameters()):
         raise ModelError("nothing to train: no parameter of the model requires a gradient; check [lora] targets")
@@ -73,7 +73,7 @@ def fine_tune(
 
 
 def _arguments(recipe: Recipe, seeds: Seeds) -> TrainingArguments:
-    """What the Trainer is told. It trains on one device, however many are visible."""
+    """Return the Trainer's arguments. It trains on one device, however many are visible."""
     arguments = TrainingArguments(
         output_dir=tempfile.gettempdir(),  # nothing is written there
         num_train_epochs=recipe.epochs,
@@ -82,7 +82,7 @@ def _arguments(recipe: Recipe, seeds: Seeds) -> TrainingArguments:
         gradient_accumulation_steps=recipe.accumulate,
         gradient_checkpointing=recipe.gradient_checkpointing,
         gradient_checkpointing_kwargs={"use_reentrant": False} if recipe.gradient_checkpointing else None,
-        learning_rate=recipe.learning_rate,  # its course: see AnswerTrainer.create_scheduler
+        learning_rate=recipe.learning_rate,  # for its schedule, see AnswerTrainer.create_scheduler
         weight_decay=recipe.weight_decay,
         max_grad_norm=recipe.max_grad_norm,
         optim=OPTIMISERS[recipe.optimiser],
@@ -90,7 +90,7 @@ def _arguments(recipe: Recipe, seeds: Seeds) -> TrainingArguments:
         data_seed=seeds.order,
         bf16=recipe.precision == "bf16" and torch.cuda.is_available(),
         use_cpu=not torch.cuda.is_available(),
-        save_strategy="no",  # see Keeper
+        save_strategy="no",  # Keeper saves checkpoints
         logging_steps=1,
         logging_nan_inf_filter=False,
         report_to="none",
@@ -103,10 +103,10 @@ def _arguments(recipe: Recipe, seeds: Seeds) -> TrainingArguments:
 
 
 def learning_rates(optimizer: torch.optim.Optimizer, recipe: Recipe, steps: int) -> LambdaLR:
-    """The schedule of the recipe, over a run's optimiser steps.
+    """Return the recipe's schedule over a run's optimiser steps.
 
-    Of w warm-up steps the k-th has k/(w+1) of the learning rate. transformers begins with 0: its first step trains
-    nothing, and is evaluated as if it did. After the warm-up the two are equal.
+    The k-th of w warm-up steps has k/(w+1) of the learning rate. In transformers, the first step has rate 0: it trains
+    nothing but would be evaluated as a step. After the warm-up, both schedules are equal.
     """
     warmup = 0 if recipe.schedule == "constant" else warmup_steps(steps, recipe.warmup)
     plain = get_scheduler(recipe.schedule, optimizer, num_warmup_steps=warmup, num_training_steps=steps)
@@ -115,21 +115,21 @@ def learning_rates(optimizer: torch.optim.Optimizer, recipe: Recipe, steps: int)
 
 
 def _rate(done: int, *, warmup: int, steps: int, after: Callable[[int], float]) -> float:
-    """The factor of the learning rate once some steps are done; after the last, none is made with it."""
+    """Return the learning-rate factor after some steps; after the last step, the factor is not used."""
     if done < warmup:
         return (done + 1) / (warmup + 1)
     return after(done) if done < steps else 0.0
 
 
-# what is learnt
+# the loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidates:
-    """The shots as token sequences: each with the right answer, or with every answer it is chosen from.
+    """The shots as token sequences: each with its right answer, or with every possible answer.
 
-    `answers` lists the one token of each answer if the loss chooses among such; `each` is how many sequences an example
-    has.
+    `answers` lists the token of each answer if the loss chooses among one-token answers; `each` is the number of
+    sequences per example.
     """
 
     examples: list[dict[str, Any]]
@@ -137,7 +137,7 @@ class Candidates:
     answers: tuple[int, ...] = ()
 
     def collate(self, rows: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        """Right-padded tokens, and where each answer token is predicted. Padding comes last: causality hides it."""
+        """Return right-padded tokens, and the positions that predict answer tokens. Causality hides the padding."""
         sequences = [s for row in rows for s in row["sequences"]]
         width = max(len(tokens) for tokens, _ in sequences)
         reads = [
@@ -151,7 +151,7 @@ class Candidates:
         return {"tokens": padded, "row": row, "column": column, "target": target, "gold": gold}
 
     def loss(self, logits: torch.Tensor, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Cross-entropy over the vocabulary at the answer's positions, or over the answers."""
+        """Compute the cross-entropy at the answer's positions, over the vocabulary or over the answers."""
         if self.answers:
             return cross_entropy(logits[:, list(self.answers)], inputs["gold"])
         if self.each == 1:
@@ -162,7 +162,7 @@ class Candidates:
 
 
 def encode_shots(tokenizer: Any, shots: PromptSet, recipe: Recipe, limit: int | None) -> Candidates:
-    """The shots as the loss of the recipe needs them."""
+    """Encode the shots as required by the recipe's loss."""
     encoded = encode(tokenizer, shots, limit)
     targets = encoded.targets
     one_token = all(len(t) == 1 for t in targets)
@@ -182,13 +182,13 @@ def encode_shots(tokenizer: Any, shots: PromptSet, recipe: Recipe, limit: int | 
 
 
 class AnswerTrainer(Trainer):  # type: ignore[misc]
-    """The Trainer with the loss at the answer's positions."""
+    """A Trainer with the loss at the answer's positions."""
 
-    loss_is_scaled_for_ga = False  # a per-batch mean
+    loss_is_scaled_for_ga = False  # the loss is a per-batch mean
     answers: Candidates
     recipe: Recipe
     lr_scheduler: LambdaLR | None
-    aside = Path(tempfile.gettempdir())  # where a checkpoint is written
+    aside = Path(tempfile.gettempdir())  # folder in which a checkpoint is written
     _plain_head: bool | None = None
 
     def _get_output_dir(self, trial: Any = None) -> str:
@@ -211,7 +211,7 @@ class AnswerTrainer(Trainer):  # type: ignore[misc]
         return (loss, {"logits": logits}) if return_outputs else loss
 
     def _answer_logits(self, model: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        """(answer tokens, vocabulary): the head sees the answer's positions only."""
+        """Return logits of shape (answer tokens, vocabulary): the head is applied only to the answer's positions."""
         where = inputs["row"], inputs["column"]
         if self._plain_head is None:
             self._plain_head = head_is_plain(model, inputs["tokens"][:1])
@@ -224,7 +224,7 @@ class AnswerTrainer(Trainer):  # type: ignore[misc]
 
 @contextmanager
 def _last_layer_gives(body: torch.nn.Module, where: tuple[torch.Tensor, torch.Tensor]) -> Iterator[None]:
-    """Only some positions leave the last layer: what a model does after it (scaling, soft-capping) sees no others."""
+    """Cut the last layer's output to some positions; later operations (scaling, soft-capping) see no others."""
 
     def pick(_module: Any, _given: Any, output: Any) -> Any:
         output.last_hidden_state = output.last_hidden_state[where][:, None]
@@ -248,14 +248,14 @@ class Keeper(TrainerCallback):  # type: ignore[misc]
         self._last = time.monotonic()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """A checkpoint comes before what the other callbacks do at this step."""
+        """Write a checkpoint before the other callbacks handle this step."""
         if self._keep_at(state.global_step) or time.monotonic() - self._last >= KEEP_EVERY:
             keep_checkpoint(self._trainer, self._folder)
             self._last = time.monotonic()
 
 
 def keep_checkpoint(trainer: AnswerTrainer, folder: RunFolder) -> None:
-    """Written aside, synced, renamed; then the ones before it go."""
+    """Write a checkpoint aside, sync and rename it; then remove the earlier ones."""
     trainer.aside = scratch = folder.checkpoints / ".part"
     step = trainer.state.global_step
     final = folder.checkpoints / str(step)
@@ -266,7 +266,7 @@ def keep_checkpoint(trainer: AnswerTrainer, folder: RunFolder) -> None:
             shutil.rmtree(scratch, ignore_errors=True)
             trainer._save_checkpoint(trainer.model, trial=None)
             for file in (scratch / f"checkpoint-{step}").iterdir():
-                if file.name not in ("README.md", "training_args.bin"):  # what the Trainer is given again anyway
+                if file.name not in ("README.md", "training_args.bin"):  # files that the Trainer recreates
                     file.rename(aside / file.name)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -276,14 +276,14 @@ def keep_checkpoint(trainer: AnswerTrainer, folder: RunFolder) -> None:
 
 
 def checkpoints(folder: RunFolder) -> list[Path]:
-    """The checkpoints of a run, oldest first; a folder has its name only when it is whole."""
+    """Return the checkpoints of a run, oldest first; a folder has its name only when it is complete."""
     if not folder.checkpoints.is_dir():
         return []
     return sorted((p for p in folder.checkpoints.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
 
 
 def last_checkpoint(folder: RunFolder) -> Path | None:
-    """Where training resumes, if it was begun; checkpoints that are not as they were written are dropped."""
+    """Return the checkpoint to resume from, if there is one; damaged checkpoints are dropped."""
     for path in reversed(checkpoints(folder)):
         problem = damage_of(path)
         if not problem:
@@ -296,7 +296,7 @@ def last_checkpoint(folder: RunFolder) -> Path | None:
 
 @contextmanager
 def _out_of_memory(recipe: Recipe, trainer: Trainer) -> Iterator[None]:
-    """Say what to lower."""
+    """Turn out-of-memory errors into a message that says which setting to lower."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

@@ -1,1 +1,1 @@
-"""The folder of a study: what is written, by whom, and how it is read back."""
+"""The folder of a study: its files, their writers and their readers."""

@@ -1,8 +1,8 @@
-"""A runs folder as one file: scores and records, no weights and no texts of the data. `analyse` and `report` read it.
+"""Pack a study folder into one file: scores and records, no weights and no texts. `analyse` and `report` read it.
 
 oodles pack runs/paper            runs/paper.oodles.zip
 
-A packed file may come from anybody: only files of a study are unpacked, under their own names, and no more than
+A packed file is untrusted: only files of a study are unpacked, under their own names, and no more than
 `OODLES_UNPACK_GB` gigabytes (default 16) or a hundred times the size of the file.
 """
 
@@ -45,16 +45,16 @@ from oodles.store.scores import parse_scores
 SUFFIX = ".oodles.zip"
 OF_A_STUDY = (STUDY_FILE, AUDIT_FILE)
 OF_A_RUN = (SPEC_FILE, ENV_FILE, DRAW_FILE, FAILED_FILE, DONE_FILE)
-LONG_AGO = (1980, 1, 1, 0, 0, 0)  # equal results make equal files
-LOOKS = 5  # at a run that changes while it is read
+LONG_AGO = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that equal results give equal files
+LOOKS = 5  # attempts to read a run that changes while it is read
 MOST_GIGABYTES = 16.0
-MOST_TIMES = 100  # the size of the file itself; scores shrink to a tenth, records hardly at all
-SMALL = 50_000_000  # bytes that are unpacked in any case
+MOST_TIMES = 100  # times the size of the file itself; scores shrink to a tenth, records hardly at all
+SMALL = 50_000_000  # bytes that are always unpacked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """What was written."""
+    """The result of packing."""
 
     path: Path
     runs: int
@@ -63,9 +63,9 @@ class Packed:
 
 
 def pack(root: Path, out: Path | None = None) -> Packed:
-    """One file with all results below a study's folder; whole, or not there.
+    """Pack all results in a study's folder into one file, atomically.
 
-    The study may be running: of each run the scores that are committed when it is read are packed, with their records.
+    The study may be running: for each run, the scores committed at that moment are packed, with their records.
     """
     runs = run_folders(root)
     out = out or root.with_name(root.resolve().name + SUFFIX)
@@ -74,7 +74,7 @@ def pack(root: Path, out: Path | None = None) -> Packed:
     with put(out) as aside, zipfile.ZipFile(aside, "w") as archive:
         for run in runs:
             count += _add(archive, f"{RUNS}/{run.name}/", _read_run(run))
-        count += _add(archive, "", _read_study(StudyFolder(root)))  # last: the sets of every line are there by now
+        count += _add(archive, "", _read_study(StudyFolder(root)))  # last, when the sets of every line exist
     return Packed(path=out, runs=len(runs), files=count, bytes=out.stat().st_size)
 
 
@@ -92,18 +92,18 @@ def _read_study(study: StudyFolder) -> dict[str, bytes]:
 
 
 def _read_run(run: RunFolder) -> dict[str, bytes]:
-    """The files of a run as they were at one moment, though it may be at work."""
+    """Read the files of a run as of one moment, even while it is being written."""
     for _ in range(LOOKS):
         files = _glance(run)
         if files is not None:
             return files
-    return _glance(run, whole=False) or {}  # damaged: packed as it is, and named when it is read
+    return _glance(run, whole=False) or {}  # damaged: packed unchanged; the damage is reported when the file is read
 
 
 def _glance(run: RunFolder, whole: bool = True) -> dict[str, bytes] | None:
-    """The files of a run; None if a record is not the one that its line speaks of, as when it was rewritten.
+    """Read the files of a run once; None if a record does not match its line, e.g. because it was rewritten.
 
-    Read in this order: a run is done after its last line, and a line is written after its records.
+    The order matters: a run is marked done after its last line, and a line is written after its records.
     """
     files: dict[str, bytes] = {}
     for name in (*reversed(OF_A_RUN), SCORES_FILE):
@@ -142,7 +142,7 @@ def is_packed(path: Path) -> bool:
 
 @contextmanager
 def opened(root: str | Path) -> Iterator[Path]:
-    """The folder of a study; a packed one is unpacked for as long as it is needed."""
+    """Yield the folder of a study; a packed study is unpacked temporarily."""
     root = Path(root)
     if not is_packed(root):
         yield root
@@ -175,14 +175,14 @@ def _unpack(file: Path, folder: Path) -> None:
                     _write(folder / entry.filename, packed)
     except (StoreError, ConfigError):
         raise
-    except Exception as error:  # damaged, encrypted, packed in another way: zipfile and zlib say so in many ways
+    except Exception as error:  # damaged, encrypted or in another format: zipfile and zlib raise many errors
         raise StoreError(
             f"{file}: cannot be read as a packed study ({first_line(error)}); pack or copy it again"
         ) from None
 
 
 def _is_known(name: str) -> bool:
-    """Whether an entry is a file of a study; its name is then a safe path, too."""
+    """Whether an entry is a file of a study, which also means that its name is a safe path."""
     match PurePosixPath(name).parts:
         case (file,):
             known = file in OF_A_STUDY
@@ -200,7 +200,7 @@ def _is_known(name: str) -> bool:
 
 
 def _check_sizes(file: Path, entries: list[zipfile.ZipInfo]) -> None:
-    """Refuse what is not a study's before a byte of it is unpacked; zipfile reads no more than an entry says."""
+    """Refuse an archive that is not a study's before unpacking it; zipfile reads no more than an entry declares."""
     names = [entry.filename for entry in entries]
     if len(set(names)) < len(names):
         raise StoreError(f"{file}: holds two files of one name; expected a file that `oodles pack` wrote")
@@ -228,5 +228,5 @@ def _write(target: Path, packed: IO[bytes]) -> None:
             shutil.copyfileobj(packed, handle, 1 << 20)
     except OSError as error:
         if error.errno is None:
-            raise  # zipfile's own
+            raise  # zipfile's own error
         raise StoreError(f"{target.parent}: {error.strerror}; set TMPDIR to a folder with room") from None

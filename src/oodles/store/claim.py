@@ -1,4 +1,4 @@
-"""study.json: which study a folder belongs to, and which runs it asks for."""
+"""study.json: the study that a folder belongs to, and the runs it plans."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from oodles.suite.slices import is_slice
 
 
 def claim_folder(study: StudyFolder, name: str, suite: str, ids: Sequence[str] = (), *, suite_file: str = "") -> None:
-    """Make a folder that of this study, or refuse it if it holds another; a damaged study.json is rewritten.
+    """Claim a folder for this study, or refuse it if it holds another; a damaged study.json is rewritten.
 
-    The file of a suite of one's own is kept as it is found from the folder, so that both can be moved together.
+    The path of a custom suite's TOML is stored relative to the folder, so that both can be moved together.
     """
     check_folder(study, name, suite, ids)
     if sidecar(study.file) is None:
@@ -32,12 +32,12 @@ def claim_folder(study: StudyFolder, name: str, suite: str, ids: Sequence[str] =
 
 
 def check_folder(study: StudyFolder, name: str, suite: str, ids: Sequence[str] = ()) -> None:
-    """Refuse a folder that holds another study or anything else, without touching it.
+    """Refuse a folder that holds another study or anything else, without changing it.
 
-    Where `study.json` is lost or damaged, the runs say whose folder it is: those of the study have one of its `ids`.
+    If `study.json` is lost or damaged, the runs identify the folder: the runs of the study have one of its `ids`.
     """
     strange = study.is_strange
-    record = sidecar(study.file) if study.path.is_dir() else None  # looked for last: another run may begin right now
+    record = sidecar(study.file) if study.path.is_dir() else None  # read last, because another run may be starting
     if record is None:
         if strange and not _known_by_runs(study, suite, ids):
             damaged = f"{STUDY_FILE} is damaged, and no run there is of this study"
@@ -50,7 +50,7 @@ def check_folder(study: StudyFolder, name: str, suite: str, ids: Sequence[str] =
 
 
 def unclaim_folder(folder: RunFolder) -> None:
-    """Make a study's folder anybody's again, if nobody but the holder of this run has begun anything in it."""
+    """Release the claim on a folder if only the holder of this run has started anything in it."""
     study = folder.study
     if any(study.runs.glob("*")) or any(path != folder.lock for path in study.run_locks):
         return
@@ -60,27 +60,27 @@ def unclaim_folder(folder: RunFolder) -> None:
 
 
 def suite_of(study: StudyFolder) -> str:
-    """The suite that a folder's runs are evaluated on."""
+    """Return the suite that a folder's runs are evaluated on."""
     return str(read_json(study.file).get("suite"))
 
 
 def suite_file_of(study: StudyFolder) -> str:
-    """The TOML of a suite of one's own, seen from the folder; nothing for a built-in one, and in older folders."""
+    """Return the TOML of a custom suite, relative to the folder; empty for a built-in suite and in older folders."""
     return str(read_json(study.file).get("suite_file", ""))
 
 
 def slices_of(study: StudyFolder) -> tuple[str, ...]:
-    """The slices that the study evaluates."""
+    """Return the slices that the study evaluates."""
     return tuple(read_json(study.file).get("slices", ())) if study.is_study else ()
 
 
 def planned_runs(study: StudyFolder) -> list[str]:
-    """The runs that the study asks for."""
+    """Return the runs that the study plans."""
     return list(read_json(study.file).get("runs", []))
 
 
 def plan_runs(study: StudyFolder, names: Sequence[str]) -> None:
-    """Remember which runs the study asks for, so that `status` can name those that are missing."""
+    """Record the planned runs of the study, so that `status` can list missing ones."""
     record = read_json(study.file)
     runs = list(dict.fromkeys([*record.get("runs", []), *names]))
     if runs != record.get("runs"):
@@ -88,7 +88,7 @@ def plan_runs(study: StudyFolder, names: Sequence[str]) -> None:
 
 
 def _known_by_runs(study: StudyFolder, suite: str, ids: Sequence[str]) -> bool:
-    """Whether a folder without a readable `study.json` holds this study: by its runs, or because it holds none yet."""
+    """Whether a folder without a readable `study.json` holds this study: its runs match, or it has none yet."""
     specs = _specs(study).values()
     if not specs:
         return study.is_study and not any(read_scores(study.run(name)) for name in study.run_names)
@@ -98,7 +98,7 @@ def _known_by_runs(study: StudyFolder, suite: str, ids: Sequence[str]) -> bool:
 
 
 def _remembered(study: StudyFolder) -> dict[str, Any]:
-    """What `study.json` says of a study, as far as its runs and sets say it too."""
+    """Rebuild the content of `study.json` from the runs and sets of a folder."""
     specs = _specs(study)
     test_sets = [name for spec in specs.values() for name in spec.test_sets]
     remembered = {
@@ -110,6 +110,6 @@ def _remembered(study: StudyFolder) -> dict[str, Any]:
 
 
 def _specs(study: StudyFolder) -> dict[str, StoredSpec]:
-    """The specs that can be read, by run."""
+    """Return the readable specs by run."""
     specs = {name: glance_at_spec(study.run(name)) for name in study.run_names}
     return {name: spec for name, spec in specs.items() if spec is not None}

@@ -1,4 +1,4 @@
-"""What counts: an evaluation is committed, taken over from another run, or superseded by a repeated training."""
+"""Commit an evaluation, copy it from another run, or supersede it after a repeated training."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from oodles.trouble import disk_errors
 def commit(
     folder: RunFolder, step: int, prompts: PromptSet, predictions: Predictions, role: Role, *, shortened: int = 0
 ) -> Score:
-    """Keep one step x test set: records first, then the one line that makes it count."""
+    """Commit one step x test set: write the records, then the line that makes it count."""
     file = folder.records(step, prompts.name)
     if any(score.step == step and score.test_set == prompts.name for score in read_scores(folder)):
-        file = file.with_name(f"{prompts.name}-{prompts.hash}.parquet")  # the older records stay until this counts
+        file = file.with_name(f"{prompts.name}-{prompts.hash}.parquet")  # keep older records until this is committed
     checksum = write_records(file, predictions)
     score = replace(
         score_of(step, prompts, predictions, role, shortened=shortened), records=file.name, records_crc=checksum
@@ -32,7 +32,7 @@ def commit(
 
 
 def score_of(step: int, prompts: PromptSet, predictions: Predictions, role: Role, *, shortened: int = 0) -> Score:
-    """One step x test set in figures, before anything is written."""
+    """Compute the scores of one step x test set, without writing anything."""
     return Score(
         step=step,
         test_set=prompts.name,
@@ -47,9 +47,9 @@ def score_of(step: int, prompts: PromptSet, predictions: Predictions, role: Role
 
 
 def copy_score(donor: RunFolder, folder: RunFolder, score: Score, role: Role) -> Score:
-    """Take over an evaluation that is known to be the same, e.g. the untrained model's at step 0.
+    """Copy an evaluation that is known to be equal, e.g. that of the untrained model at step 0.
 
-    The role is the new run's own: what is in-domain for one run is OOD for another.
+    The role is that of the new run: a set can be in-domain for one run and OOD for another.
     """
     source, target = records_file(donor, score), records_file(folder, score)
     with put(target) as aside:
@@ -60,9 +60,10 @@ def copy_score(donor: RunFolder, folder: RunFolder, score: Score, role: Role) ->
 
 
 def supersede(folder: RunFolder, step: int) -> None:
-    """A repeated training took another course: what the earlier one left from a step on no longer counts.
+    """Drop the results of an earlier training from a step on, because a repeated training differs.
 
-    Its lines are kept aside. A kill in between leaves lines without an adapter, which are compared and dropped again.
+    The dropped lines are moved to `superseded.jsonl`. A kill in between leaves lines without an adapter; these are
+    compared and dropped again.
     """
     scores = [score for score in read_scores(folder) if score.step >= step]
     with disk_errors(folder.path):

@@ -1,4 +1,4 @@
-"""What of a run is damaged: found, named, and dropped where it can be made again."""
+"""Detect damage in a run's files, report it, and drop what can be recomputed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oodles.store.scores import scan_scores, write_scores
 
 
 def check_adapter(folder: Path) -> None:
-    """Refuse a kept adapter that is not as it was written."""
+    """Refuse a kept adapter whose files have changed."""
     problem = damage_of(folder)
     if problem:
         raise StoreError(
@@ -22,9 +22,9 @@ def check_adapter(folder: Path) -> None:
 
 
 def is_damaged(folder: RunFolder) -> bool:
-    """Whether a line or a record of a run is missing, or not as it was written; reads them all.
+    """Whether a line or a record of a run is missing or damaged; reads all of them.
 
-    A damaged adapter cannot be recomputed from here, and is refused.
+    A damaged adapter cannot be recomputed here, so it raises an error.
     """
     for path in folder.adapters:
         check_adapter(path)
@@ -33,10 +33,10 @@ def is_damaged(folder: RunFolder) -> bool:
 
 
 def mend_scores(folder: RunFolder, missing: bool = False) -> list[str]:
-    """Before a run resumes: drop lines that are torn or damaged, or whose records are; say which.
+    """Before a run resumes, drop lines that are torn or damaged, or whose records are; return a message for each.
 
-    What is dropped is evaluated again, so nothing wrong stays and nothing is counted twice. Records may be removed by
-    who does not need them: that they are missing is damage only if asked for.
+    Dropped evaluations are computed again, so no wrong score stays and none is counted twice. Users may delete records
+    they do not need: missing records count as damage only on request.
     """
     read = scan_scores(folder)
     whole = [records_are_whole(folder, score, absent=not missing) for score in read.scores]

@@ -1,4 +1,4 @@
-"""Where a run was made: recorded with it, never part of its identity."""
+"""The environment of a run: recorded with the run, never part of its identity."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PACKAGES = ("torch", "transformers", "peft", "accelerate", "tokenizers", "numpy"
 
 
 def environment() -> dict[str, Any]:
-    """Versions, threads and device."""
+    """Return versions, threads and device."""
     return {
         "oodles": __version__,
         "python": platform.python_version(),
@@ -31,7 +31,7 @@ def _torch_facts() -> dict[str, Any]:
         return {}
     torch = sys.modules["torch"]
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-    # from /proc/cpuinfo: where that is hidden, torch computes without AVX, and the last digits differ
+    # from /proc/cpuinfo: if that is hidden, torch computes without AVX, and the last digits differ
     instructions = torch.backends.cpu.get_cpu_capability()
     return {"device": device, "threads": torch.get_num_threads(), "instructions": instructions}
 

@@ -1,4 +1,4 @@
-"""What is known of the runs in a study's folder: their status, their pace, and what was run."""
+"""Facts about the runs in a study's folder: status, pace, and settings."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from oodles.store.scores import Score, read_scores
 from oodles.store.sidecars import sidecar
 from oodles.store.spec import read_spec
 
-TIES = 0.01  # share of tied decisions that is worth saying
+TIES = 0.01  # share of tied decisions from which ties are reported
 
 
 def describe_status(root: Path, names: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Status of each run of a folder, or of the runs a study asks for."""
+    """Return the status of each run of a folder, or of a study's planned runs."""
     study = StudyFolder(root)
     at_work = {path.stem: str(read_lock(path)) for path in study.run_locks if is_held(path)}
     if names is None:
@@ -36,10 +36,10 @@ def _describe_folder(folder: RunFolder, holder: str) -> dict[str, Any]:
     count = 0
     step: int | None = None
     try:
-        steps = STEP.findall(folder.scores.read_bytes())  # a glance: reading tells what is damaged
+        steps = STEP.findall(folder.scores.read_bytes())  # a quick look; damage is reported when the scores are read
         count, step = len(steps), max(map(int, steps), default=None)
     except OSError:
-        pass  # none yet
+        pass  # no scores yet
     reason = holder
     if status == "failed":
         failure = sidecar(folder.failed) or {"reason": "failed.json is damaged; oodles run tries it again"}
@@ -60,7 +60,7 @@ STEP = re.compile(rb'^{"step": (\d+)', flags=re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How far a study is, and how long the rest takes at the pace of the runs that are done."""
+    """The progress of a study, and the time left at the pace of its finished runs."""
 
     counts: Mapping[str, int]
     seconds_per_run: float | None = None
@@ -68,7 +68,7 @@ class Pace:
 
 
 def pace_of(root: Path, rows: Sequence[Mapping[str, Any]]) -> Pace:
-    """An estimate: the mean time of the newest done runs, for what is left, over those at work."""
+    """Estimate the time left: the mean time of the newest finished runs, for the rest, shared by the active runs."""
     counts = Counter(str(row["status"]) for row in rows)
     took = [
         (sidecar(StudyFolder(root).run(row["run"]).done) or {}).get("seconds")
@@ -86,10 +86,10 @@ def pace_of(root: Path, rows: Sequence[Mapping[str, Any]]) -> Pace:
 
 
 def describe_runs(root: Path) -> list[dict[str, Any]]:
-    """What was run, for the report."""
+    """Describe the runs for the report."""
     descriptions = []
     for folder in run_folders(root):
-        with suppress(StoreError):  # what cannot be read is not in the table either, and is told there
+        with suppress(StoreError):  # unreadable runs are not in the table either, and are reported there
             descriptions.append(_describe_run(folder))
     return descriptions
 
@@ -130,7 +130,7 @@ def _describe_run(folder: RunFolder) -> dict[str, Any]:
 
 
 def _tied(scores: Sequence[Score]) -> list[str]:
-    """Test sets with decisions that only the order of the answers made, if they are notable at some step."""
+    """Return the test sets with a notable share of ties, which are decided by the order of the answers."""
     most: dict[str, tuple[int, Score]] = {}
     for score in scores:
         ties, worst = score.ties, most.get(score.test_set)
@@ -144,7 +144,7 @@ def _tied(scores: Sequence[Score]) -> list[str]:
 
 
 def _allowed(study: StudyFolder) -> list[str]:
-    """Audit errors that were found and waved through."""
+    """Return the audit errors that occurred and were allowed."""
     if not study.audit.is_file():
         return []
     record = sidecar(study.audit)

@@ -1,11 +1,10 @@
-"""The folders of a study and of its runs: every path in them, and their locks.
+"""The folders of a study and of its runs: all paths and locks.
 
-    <out>/study.json                     which study this folder holds: `StudyFolder`
+    <out>/study.json                     the study that this folder holds: `StudyFolder`
     <out>/runs/<run>/spec.json ...       see docs/design.md, "Run folder": `RunFolder`
 
-What is in the files is written and read by the modules beside this one: `claim` (study.json), `spec`, `scores`,
-`records`, `members`. Everything is written aside and renamed, or appended as one line, so a kill leaves no half-written
-result.
+Other modules of this package write and read the files: `claim` (study.json), `spec`, `scores`, `records`, `members`.
+Every file is written aside and renamed, or appended to by one line, so a kill leaves no half-written result.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from oodles.trouble import disk_errors
 
 STORE_SCHEMA = 1
 STUDY_FILE, AUDIT_FILE = "study.json", "audit.json"
-SETS, RUNS, LOCKS = "sets", "runs", "locks"  # folders of a study
+SETS, RUNS, LOCKS = "sets", "runs", "locks"  # subfolders of a study
 SPEC_FILE, ENV_FILE, DRAW_FILE, DONE_FILE, FAILED_FILE = (
     "spec.json",
     "env.json",
@@ -31,13 +30,13 @@ SPEC_FILE, ENV_FILE, DRAW_FILE, DONE_FILE, FAILED_FILE = (
     "failed.json",
 )
 SCORES_FILE = "scores.jsonl"
-RECORDS = "records"  # folder of a run
+RECORDS = "records"  # subfolder of a run
 Status = Literal["done", "failed", "started", "missing"]
 
 
 @dataclass(frozen=True, slots=True)
 class StudyFolder:
-    """Names of everything in a study's folder, and the lock of what its runs share."""
+    """The paths in a study's folder, and the lock of its shared files."""
 
     path: Path
 
@@ -46,7 +45,7 @@ class StudyFolder:
 
     @property
     def file(self) -> Path:
-        """Which study it is, and what its runs share."""
+        """The file that names the study and the data its runs share."""
         return self.path / STUDY_FILE
 
     @property
@@ -62,7 +61,7 @@ class StudyFolder:
         return self.path / SETS
 
     def members(self, test_set: str, prompts: str) -> Path:
-        """Who belongs to a rendered test set; `prompts` is the hash of its prompts."""
+        """Return the path of a rendered set's members; `prompts` is the hash of its prompts."""
         return self.sets / f"{test_set}-{prompts}.parquet"
 
     @property
@@ -74,7 +73,7 @@ class StudyFolder:
 
     @property
     def run_names(self) -> list[str]:
-        """What lies in `runs`; sorted as text, for there may be thousands."""
+        """Return the names in `runs`, sorted as text because there may be thousands."""
         if not self.runs.is_dir():
             return []
         with os.scandir(self.runs) as entries:
@@ -85,7 +84,7 @@ class StudyFolder:
         return self.path / LOCKS
 
     def lock_of(self, run: str) -> Path:
-        """Who writes a run now; beside the run, so that the run's folder may be removed."""
+        """Return the path of a run's lock; it is outside the run's folder, so that the folder can be removed."""
         return self.locks / f"{run}.json"
 
     @property
@@ -93,12 +92,12 @@ class StudyFolder:
         return list(self.locks.glob("*.json"))
 
     def locked(self) -> AbstractContextManager[None]:
-        """Hold the lock of what the runs share, study.json and the sets; everybody holds it for moments only."""
+        """Hold the lock of study.json and the sets, which every process holds only briefly."""
         return held_briefly(self.path / ".study.lock")
 
     @property
     def is_strange(self) -> bool:
-        """Whether there is anything but locks and unfinished files."""
+        """Whether the folder contains anything but locks and unfinished files."""
         ours = (".lock", ".part", LOCKS)
         there = self.path.exists()
         return there and (not self.path.is_dir() or any(not p.name.endswith(ours) for p in self.path.iterdir()))
@@ -106,7 +105,7 @@ class StudyFolder:
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """Names of everything in a run's folder."""
+    """The paths in a run's folder."""
 
     path: Path
 
@@ -140,7 +139,7 @@ class RunFolder:
 
     @property
     def superseded(self) -> Path:
-        """Lines that counted until a repeated training took another course."""
+        """Lines that counted until a repeated training differed."""
         return self.path / "superseded.jsonl"
 
     def records(self, step: int, test_set: str) -> Path:
@@ -151,12 +150,12 @@ class RunFolder:
 
     @property
     def adapters(self) -> list[Path]:
-        """The adapters that are kept."""
+        """The kept adapters."""
         return [path for path in sorted((self.path / "adapters").glob("[0-9]*")) if path.name.isdigit()]
 
     @property
     def checkpoints(self) -> Path:
-        """The training state while a run is not done."""
+        """The training states of an unfinished run."""
         return self.path / "checkpoints"
 
     @property
@@ -173,7 +172,7 @@ class RunFolder:
 
     @property
     def has_results(self) -> bool:
-        """Whether anything was evaluated or finished here."""
+        """Whether the run has scores or is finished."""
         return self.done.is_file() or self.scores.is_file()
 
     @property
@@ -186,7 +185,7 @@ class RunFolder:
 
 
 def study_folder(root: str | Path) -> StudyFolder:
-    """The folder of a study that is there."""
+    """Return an existing study folder."""
     study = StudyFolder(Path(root))
     if not study.is_study:
         raise StoreError(f"{root}: no {STUDY_FILE}; expected a folder that `oodles run` wrote")
@@ -194,7 +193,7 @@ def study_folder(root: str | Path) -> StudyFolder:
 
 
 def run_folders(root: str | Path) -> list[RunFolder]:
-    """The run folders below a study's folder, by name."""
+    """Return the run folders of a study, sorted by name."""
     study = study_folder(root)
     return [folder for folder in map(study.run, study.run_names) if folder.spec.is_file()]
 

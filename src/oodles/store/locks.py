@@ -1,19 +1,19 @@
-"""Who writes a run: a lock with host, process and start, whose holder can be checked. No clock is trusted.
+"""Locks on runs: a file that names host, process and start, so that its holder can be checked. No clock is trusted.
 
-A lock is a file that appears whole or not at all: it is written under a name of its own and linked to the lock's name,
-which fails if that exists. Its holder is gone if it was a process of this very machine that runs no more; a holder on
-another machine cannot be seen from here, so its lock is respected until somebody removes it.
+A lock appears complete or not at all: it is written under a temporary name and linked to the lock's name, which fails
+if that exists. A holder is gone if it was a process of this machine that no longer runs. A holder on another machine
+cannot be checked, so its lock is respected until a user removes it.
 
-A dead lock is taken over on the study's own disk, which all takers share, whatever else they do not (machine, temporary
-folder, container). Only the holder of its *succession*, a lock named by the dead holder, may replace it, and only while
-it still is that holder's. The dead holder never comes back, so whoever gets the succession later sees another lock
-there and lets it be; a taker that died during its takeover left a dead succession, which is taken over in the same way.
-Renaming the dead lock aside would not do: of three takers the slowest may move the living lock of the first, and the
-third finds the name free before it is put back.
+A dead lock is taken over on the study's own disk, which all takers share even if they share nothing else (machine,
+temporary folder, container). Only the holder of its *succession*, a lock named after the dead holder, may replace the
+dead lock, and only while the dead holder still owns it. A dead holder never comes back, so a later successor sees
+another lock and leaves it alone. A taker that dies during its takeover leaves a dead succession, which is taken over in
+the same way. Renaming the dead lock aside would not be safe: the slowest of three takers may move the live lock of the
+first, and the third finds the name free before it is restored.
 
-On NFS, link and rename are atomic on the server, but a reply may be lost and the repeated request fail although the
-first succeeded. So errors do not decide, what is there afterwards does: the link count of the linked file, the content
-of the renamed one. Advisory locks (flock, fcntl) are not used: some shared disks ignore them.
+On NFS, link and rename are atomic on the server, but a reply may be lost, and the repeated request then fails although
+the first succeeded. Therefore the result is checked instead of the error: the link count of the linked file, and the
+content of the renamed one. Advisory locks (flock, fcntl) are not used, because some shared disks ignore them.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A process, known so well that no other can be taken for it."""
+    """A process, identified so that no other process can be mistaken for it."""
 
     host: str
-    boot: str  # of the machine's present start: what ran before it is gone
-    space: str  # of process numbers: a container has its own
+    boot: str  # the machine's current boot: earlier processes are gone
+    space: str  # PID namespace: a container has its own
     process: int
-    start: str  # of the process: its number may be given again
-    clock: str = ""  # in whose ticks `start` is told: a time namespace shifts them
+    start: str  # start of the process, because its number may be reused
+    clock: str = ""  # time namespace of `start`, because namespaces shift it
 
     @classmethod
     def me(cls) -> Holder:
@@ -72,7 +72,7 @@ class Holder:
 
     @property
     def state(self) -> State:
-        """Whether it still runs, as far as can be seen from here; in doubt it does."""
+        """Whether the holder still runs, as far as this process can see; in doubt, it does."""
         if (self.host, self.space) != (platform.node(), _namespace("pid")):
             return "elsewhere"
         if self.boot != _boot() or not _exists(self.process):
@@ -100,7 +100,7 @@ def _namespace(kind: str) -> str:
 
 
 def _exists(process: int) -> bool:
-    """Whether a process has this number; somebody else's may be hidden from /proc, but not from kill."""
+    """Whether a process with this number exists; another user's may be hidden from /proc, but not from kill."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -111,10 +111,10 @@ def _exists(process: int) -> bool:
 
 
 def _seen(process: int) -> tuple[str | None, bool]:
-    """When a process began, if that can be seen, and whether it has ended and only waits for its parent to notice."""
+    """Return the start of a process, if visible, and whether it is a zombie."""
     try:
         if str(Path("/proc/self").readlink()) != str(os.getpid()):
-            return None, False  # the /proc of other process numbers
+            return None, False  # this /proc belongs to another PID namespace
         fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
         return fields[19], fields[0] in "ZX"
     except (OSError, IndexError):
@@ -124,7 +124,7 @@ def _seen(process: int) -> tuple[str | None, bool]:
 
 
 def _told(*command: str) -> str:
-    """What a system without /proc answers."""
+    """Run a command on a system without /proc; return its output."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     except OSError:
@@ -132,7 +132,7 @@ def _told(*command: str) -> str:
 
 
 def read_lock(path: Path) -> Holder | None:
-    """Who holds a lock, if anybody."""
+    """Return the holder of a lock, if there is one."""
     try:
         return _as_holder(unsealed(json.loads(_read_file(path))))
     except FileNotFoundError:
@@ -143,7 +143,7 @@ def read_lock(path: Path) -> Holder | None:
 
 
 def _read_file(path: Path) -> bytes:
-    """The text of a lock; nothing is waited for or followed, whatever lies there under its name."""
+    """Read a lock file without blocking or following links, whatever exists under its name."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -170,7 +170,7 @@ def _as_holder(fields: Any) -> Holder:
 
 
 def is_held(path: Path) -> bool:
-    """Whether somebody has a lock who is not known to be gone."""
+    """Whether a lock has a holder that is not known to be gone."""
     try:
         holder = read_lock(path)
     except StoreError:
@@ -179,7 +179,7 @@ def is_held(path: Path) -> bool:
 
 
 def take(path: Path) -> Holder | None:
-    """Take a lock; whoever holds it, if that is somebody else."""
+    """Take a lock; return None, or the other process that holds it."""
     holder = read_lock(path)
     if holder is not None and holder.state != "gone":
         return holder
@@ -192,12 +192,12 @@ def take(path: Path) -> Holder | None:
                 if _linked(aside, path):
                     return None
                 holder = read_lock(path)
-                if holder is None:  # given back since
+                if holder is None:  # released in the meantime
                     continue
                 if holder.state != "gone":
                     return holder
                 rival = _succeed(holder, path, aside, me)
-                if rival is not holder:  # else another succeeded it: look again
+                if rival is not holder:  # otherwise another process took over: try again
                     return rival
         raise StoreError(f"{path}: cannot be taken, it changes all the time; remove it if nobody writes here")
     finally:
@@ -206,7 +206,7 @@ def take(path: Path) -> Holder | None:
 
 
 def _linked(aside: Path, path: Path) -> bool:
-    """Whether the lock is ours now; it is not if it was there already."""
+    """Link the lock file to its name; return whether the lock is ours."""
     try:
         os.link(aside, path)
     except FileExistsError:
@@ -233,7 +233,7 @@ def _written(path: Path, text: bytes) -> bool:
 
 
 def _succeed(gone: Holder, path: Path, aside: Path, me: Holder) -> Holder | None:
-    """Take over from a holder that is gone: None if we did, a rival that holds it, `gone` if another has done so."""
+    """Take over from a dead holder: return None on success, a live rival, or `gone` if another took over."""
     succession = path.with_name(f".{_short(path.name, json.dumps(asdict(gone)))}.lock")
     rival = take(succession)
     if rival is not None:
@@ -241,7 +241,7 @@ def _succeed(gone: Holder, path: Path, aside: Path, me: Holder) -> Holder | None
     try:
         if read_lock(path) != gone:
             return gone
-        with contextlib.suppress(FileNotFoundError):  # of a repeated request
+        with contextlib.suppress(FileNotFoundError):  # a repeated request on NFS
             aside.replace(path)
         return None if read_lock(path) == me else gone
     finally:
@@ -249,12 +249,12 @@ def _succeed(gone: Holder, path: Path, aside: Path, me: Holder) -> Holder | None
 
 
 def _short(*parts: str) -> str:
-    """A file name of one length, however long its parts."""
+    """Return a file name of fixed length for parts of any length."""
     return hashlib.sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()[:24]
 
 
 def release(path: Path) -> None:
-    """Give back what this process holds; where the disk forbids it, the lock ends with the process."""
+    """Release a lock of this process; if the disk prevents it, the lock ends with the process."""
     with contextlib.suppress(OSError, StoreError):
         if read_lock(path) == Holder.me():
             path.unlink()
@@ -262,7 +262,7 @@ def release(path: Path) -> None:
 
 @contextmanager
 def holding(path: Path) -> Iterator[None]:
-    """Hold a lock, or say who does."""
+    """Hold a lock, or raise an error that names its holder."""
     holder = take(path)
     if holder is not None:
         raise StoreError(f"{path}: {holder} is writing there; wait for it, or remove this file if it is gone")
@@ -274,7 +274,7 @@ def holding(path: Path) -> Iterator[None]:
 
 @contextmanager
 def held_briefly(path: Path) -> Iterator[None]:
-    """Wait for a lock that everybody holds for moments only."""
+    """Wait for a lock that every process holds only briefly."""
     for _ in range(LOOKS):
         holder = take(path)
         if holder is None:

@@ -1,4 +1,4 @@
-"""sets/*.parquet: who belongs to each rendered test set, kept once per study; slices are read from it."""
+"""sets/*.parquet: the members of each rendered test set, stored once per study. Slices are derived from them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ ANEW = "run the study again to rewrite it"
 
 
 def keep_members(study: StudyFolder, members: Sequence[Members], test_sets: Sequence[str] = ()) -> None:
-    """Keep who belongs to each rendered set, once per study, and which sets the study evaluates.
+    """Store the members of each rendered set, once per study, and which sets the study evaluates.
 
-    Scores of different data or prompts must not meet under one name: a set that is rendered otherwise than before, at
-    the same limit, is refused. Slices are read from what is kept here.
+    Scores of different data or prompts must not share a name: a set that renders differently at the same limit is
+    refused. Slices are derived from the stored members.
     """
     check_members(study, members)
     record = read_json(study.file)
@@ -45,7 +45,7 @@ def keep_members(study: StudyFolder, members: Sequence[Members], test_sets: Sequ
 
 
 def check_members(study: StudyFolder, members: Sequence[Members]) -> None:
-    """Refuse sets that are not those of the folder's earlier runs, without touching anything."""
+    """Refuse sets that differ from those of the folder's earlier runs, without changing anything."""
     identities = (sidecar(study.file) or {}).get("sets", {})
     for rendered in members:
         was = identities.get(key_of(rendered), rendered.identity)
@@ -57,7 +57,7 @@ def check_members(study: StudyFolder, members: Sequence[Members]) -> None:
 
 
 def mend_members(study: StudyFolder, members: Sequence[Members]) -> None:
-    """Rewrite what is damaged or missing of the sets that the folder's runs were evaluated on."""
+    """Rewrite damaged or missing members of the sets that the folder's runs were evaluated on."""
     identities = read_json(study.file).get("sets", {})
     for rendered in members:
         path = study.members(rendered.test_set, rendered.prompts)
@@ -75,17 +75,17 @@ def mend_members(study: StudyFolder, members: Sequence[Members]) -> None:
 
 
 def key_of(members: Members) -> str:
-    """The name of a rendered set in study.json."""
+    """Return the key of a rendered set in study.json."""
     return f"{members.test_set} {members.key}"
 
 
 def all_members(study: StudyFolder) -> list[Members]:
-    """Every set that is kept and can be read."""
+    """Read all stored sets that are readable."""
     return [members for path in sorted(study.sets.glob("*.parquet")) if (members := _read_kept(path)) is not None]
 
 
 def read_members(study: StudyFolder, test_set: str, prompts: str) -> Members:
-    """Who belongs to a rendered set."""
+    """Read the members of a rendered set."""
     path = study.members(test_set, prompts)
     try:
         frame = read_frame(path, page_checksum_verification=True, columns=None)
@@ -123,7 +123,7 @@ def _write_members(path: Path, members: Members) -> None:
 
 
 def _read_kept(path: Path) -> Members | None:
-    """Who belongs to a rendered set, as the file itself says; None if that is missing or damaged."""
+    """Read the members from a file; None if it is missing or damaged."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

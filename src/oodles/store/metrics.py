@@ -1,4 +1,4 @@
-"""Predictions -> the metrics of one step and test set."""
+"""Compute the metrics of one step and test set from predictions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from oodles.contracts import Predictions
 
 
 def metrics(predictions: Predictions) -> dict[str, float]:
-    """Accuracy, balanced accuracy, F1 of the first answer, AUC (two answers only) and the share of each answer.
+    """Return accuracy, balanced accuracy, F1 of the first answer, AUC (two answers only) and the share of each answer.
 
-    What cannot be computed is nan: AUC and balanced accuracy with one gold answer only, F1 with no first answer.
+    Undefined values are nan: AUC and balanced accuracy if there is only one gold answer, F1 if the first answer is
+    neither given nor right.
     """
     choice, gold = predictions.choice, predictions.gold
     hits = predictions.correct
@@ -33,7 +34,7 @@ def _f1(predicted: np.ndarray, true: np.ndarray) -> float:
 
 
 def _auc(margin: np.ndarray, positive: np.ndarray) -> float:
-    """Chance that a positive example has the larger margin; ties count half."""
+    """Return the probability that a positive example has the larger margin; ties count half."""
     n_positive, n_negative = int(positive.sum()), int((~positive).sum())
     if not n_positive or not n_negative:
         return np.nan

@@ -1,4 +1,4 @@
-"""Parquet files of a study: written whole or not at all, small, with checksums of their pages."""
+"""Parquet files of a study: written atomically, compact, with page checksums."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from oodles.disk import put
 
-ABOUT = b"oodles"  # key of what a Parquet file says of itself
+ABOUT = b"oodles"  # metadata key for oodles' own data in a Parquet file
 
 
 def write_parquet(path: Path, columns: Mapping[str, Any], about: Mapping[str, str] | None = None) -> None:
-    """Write aside, sync, rename."""
+    """Write a table atomically: write aside, sync, rename."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -32,12 +32,12 @@ def write_parquet(path: Path, columns: Mapping[str, Any], about: Mapping[str, st
 
 
 def _repeating(table: Any) -> list[str]:
-    """Columns whose values recur; ids do not, and scores are numbers."""
+    """Return the columns with recurring values; ids do not recur, and scores are numbers."""
     return [name for name in table.column_names if name.startswith("slice:")]
 
 
 def _encodings(table: Any) -> dict[str, Any]:
-    """Ids by what they share with the one before, scores byte by byte: both then compress well."""
+    """Choose encodings that compress well: ids as differences from the previous id, scores byte by byte."""
     encodings = {"example": "DELTA_BYTE_ARRAY"}
     encodings |= {name: "BYTE_STREAM_SPLIT" for name in table.column_names if name.startswith("score:")}
     return {name: code for name, code in encodings.items() if name in table.column_names}

@@ -1,4 +1,4 @@
-"""records/<step>/<test set>.parquet: what the model said of every example of an evaluation."""
+"""records/<step>/<test set>.parquet: the model's scores for every example of an evaluation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oodles.store.scores import Score
 
 
 def write_records(path: Path, predictions: Predictions) -> int:
-    """One row per example: its id, a score per answer, and whether the best answer is right; the file's checksum."""
+    """Write one row per example: id, a score per answer, and whether the best answer is right; return the checksum."""
     columns: dict[str, Any] = {"example": list(predictions.ids)}
     for index, answer in enumerate(predictions.answers):
         columns[f"score:{answer.strip()}"] = predictions.scores[:, index].astype(np.float32)
@@ -26,15 +26,15 @@ def write_records(path: Path, predictions: Predictions) -> int:
 
 
 def records_file(folder: RunFolder, score: Score) -> Path:
-    """Where the records of a committed evaluation are."""
+    """Return the path of the records of a committed evaluation."""
     plain = folder.records(score.step, score.test_set)
     return plain if score.records is None else plain.with_name(score.records)
 
 
 def records_are_whole(folder: RunFolder, score: Score, absent: bool = False) -> bool:
-    """Whether the records of an evaluation are there as they were written; `absent` is what to say of none.
+    """Whether the records of an evaluation are intact; `absent` is the answer for missing records.
 
-    What cannot be read may be whole: that is an error of the disk, or of who may read it.
+    An unreadable file may be intact, so it raises an error of the disk or of permissions.
     """
     file = records_file(folder, score)
     try:
@@ -47,12 +47,12 @@ def records_are_whole(folder: RunFolder, score: Score, absent: bool = False) -> 
 
 
 def fits(score: Score, data: bytes) -> bool:
-    """Whether these are the records that a line speaks of; an older line has no checksum of them."""
+    """Whether these bytes are the records of a line; older lines have no checksum of their records."""
     return score.records_crc is None or zlib.crc32(data) == score.records_crc
 
 
 def same_scores(folder: RunFolder, score: Score, predictions: Predictions) -> bool:
-    """Whether the records of an evaluation hold just these scores."""
+    """Whether the records of an evaluation hold exactly these scores."""
     import pyarrow.parquet as pq
 
     if not records_are_whole(folder, score):

@@ -1,6 +1,6 @@
-"""scores.jsonl: one line per evaluation that counts; appended, read, and rewritten when something is dropped.
+"""scores.jsonl: one line per committed evaluation. Lines are appended, read, and rewritten when some are dropped.
 
-Every line ends with its own checksum, so that a flipped bit is seen, and is synced before it counts.
+Every line ends with its own checksum, which reveals a flipped bit, and is synced before it counts.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from oodles.shapes import LARGEST, parse_json
 from oodles.store.folder import RunFolder
 from oodles.trouble import disk_errors
 
-CRC = b', "crc": '  # stands last in a line
+CRC = b', "crc": '  # the last key of a line
 ROLES = get_args(Role)
-KINDS = {"step": int, "n": int, "test_set": str, "prompts": str, "metrics": dict}  # what a line must say
+KINDS = {"step": int, "n": int, "test_set": str, "prompts": str, "metrics": dict}  # required keys of a line
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A committed evaluation: a run's model at a step, on a test set. The fields stand in the order of the line."""
+    """A committed evaluation of a run's model at a step, on a test set. Fields have the order of the line."""
 
     step: int
     test_set: str
     role: Role
     n: int  # prompts
-    limit: int | None  # the sample size asked for, if any
-    prompts: str  # their hash
-    shortened: int | None  # prompts that were shortened to fit; from here on None: an older version did not say
-    ties: int | None  # decisions that only the order of the answers made
+    limit: int | None  # the requested sample size, if any
+    prompts: str  # hash of the prompts
+    shortened: int | None  # prompts that were shortened to fit; here and below, None: not recorded by an older version
+    ties: int | None  # decisions that depend only on the order of the answers
     metrics: Mapping[str, float | None]
-    records: str | None = None  # file of the records, in the folder of the step
+    records: str | None = None  # file name of the records, in the folder of the step
     records_crc: int | None = None
-    more: tuple[tuple[str, Any], ...] = ()  # what a later version may say, kept as it is
+    more: tuple[tuple[str, Any], ...] = ()  # keys of a later version, preserved unchanged
 
     @property
     def key(self) -> tuple[int, str, str]:
-        """What is not scored again: step, test set and the hash of its prompts."""
+        """Key of an evaluation that need not be repeated: step, test set and the hash of its prompts."""
         return self.step, self.test_set, self.prompts
 
     @property
     def line(self) -> str:
-        """As it is written, with its checksum."""
+        """Return the line as written, with its checksum."""
         fields = {name: getattr(self, name) for name in FIELDS}
         fields = {name: value for name, value in fields.items() if value is not None or name not in OPTIONAL}
         body = json.dumps({**fields, **dict(self.more)}, ensure_ascii=False).removesuffix("}")
@@ -65,7 +65,7 @@ KNOWN = frozenset((*FIELDS, "crc"))
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The committed evaluations of a run, the newest of each step x test set, and what could not be read."""
+    """The committed evaluations of a run, the newest per step x test set, and the unreadable lines."""
 
     scores: list[Score]
     lost: list[str]
@@ -75,12 +75,12 @@ class Scores:
 
 
 def read_scores(folder: RunFolder) -> list[Score]:
-    """The committed evaluations of a run that can be read."""
+    """Return the readable committed evaluations of a run."""
     return scan_scores(folder).scores
 
 
 def scan_scores(folder: RunFolder) -> Scores:
-    """Read a run's lines; a torn last line never counted, a damaged one is named, the rest is read."""
+    """Read a run's lines; a torn last line never counted, a damaged line is reported, the others are read."""
     try:
         data = folder.scores.read_bytes()
     except FileNotFoundError:
@@ -93,7 +93,7 @@ def scan_scores(folder: RunFolder) -> Scores:
 
 
 def parse_scores(path: Path, data: bytes) -> Scores:
-    """The lines in the bytes of a scores file."""
+    """Parse the bytes of a scores file."""
     newest: dict[tuple[int, str], Score] = {}
     lost = []
     texts, sealed = data.split(b"\n"), CRC in data  # files of the first versions have no checksums
@@ -109,7 +109,7 @@ def parse_scores(path: Path, data: bytes) -> Scores:
 
 
 def parse_line(text: bytes) -> Score | None:
-    """A line as it was written; None if a bit of it is not."""
+    """Parse a line; None if any bit of it has changed."""
     body, mark, checksum = text.rpartition(CRC)
     if mark and checksum != b"%d}" % zlib.crc32(body):
         return None
@@ -137,7 +137,7 @@ def parse_line(text: bytes) -> Score | None:
 
 
 def _is_line(line: Any) -> bool:
-    """Whether a line says what it must, and reads no file outside its run. By hand: there are hundreds of thousands."""
+    """Whether a line has the required keys and names no file outside its run. Hand-written for speed."""
     if type(line) is not dict or any(type(line.get(key)) is not kind for key, kind in KINDS.items()):
         return False
     further = (line.get("records_crc", 0), line.get("shortened", 0), line.get("ties", 0))
@@ -158,8 +158,8 @@ def _is_line(line: Any) -> bool:
 
 
 def append_score(path: Path, score: Score) -> None:
-    """One line at once, synced; a torn write is taken back, and so is one that a kill has left."""
-    with disk_errors(path), path.open("ab", buffering=0) as handle:  # a buffer would be written again when it is closed
+    """Append one line with one synced write; a torn write is undone, including one left by a kill."""
+    with disk_errors(path), path.open("ab", buffering=0) as handle:  # a buffer would be written again on close
         size = _end_line(path)
         data = score.line.encode()
         try:
@@ -174,7 +174,7 @@ def append_score(path: Path, score: Score) -> None:
 
 
 def _end_line(path: Path) -> int:
-    """The size of a file of lines, once what follows its last whole line is gone."""
+    """Remove an incomplete last line; return the size of the file."""
     data = path.read_bytes()
     start = data.rfind(b"\n") + 1
     if start == len(data):
@@ -182,17 +182,17 @@ def _end_line(path: Path) -> int:
     if parse_line(data[start:]) is None:
         os.truncate(path, start)
         return start
-    with path.open("ab") as handle:  # whole but for its end
+    with path.open("ab") as handle:  # complete except for its newline
         return handle.write(b"\n") + len(data)
 
 
 def write_scores(folder: RunFolder, scores: Iterable[Score]) -> None:
-    """The lines of a run, in place of those that are there."""
+    """Replace the lines of a run."""
     write_text(folder.scores, "".join(score.line for score in scores))
 
 
 def drop_scores(folder: RunFolder, after: int) -> None:
-    """Forget what was committed after a step, where training resumes from there and may differ."""
+    """Drop the lines after a step from which training resumes, because it may differ."""
     scores = read_scores(folder)
     remaining = [score for score in scores if score.step <= after]
     if len(remaining) < len(scores):

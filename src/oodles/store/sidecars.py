@@ -1,4 +1,4 @@
-"""The JSON files of a study and of its runs: read with their checksum, and with what each of their parts must be."""
+"""The JSON files of a study and its runs: read with their checksum and checked for their structure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oodles.store.folder import AUDIT_FILE, SPEC_FILE, STUDY_FILE
 
 
 def read_json(path: Path, *, strictly: bool = False) -> dict[str, Any]:
-    """An object from a JSON file of a study or a run, with what each of its parts must be."""
+    """Read an object from a JSON file of a study or a run, and check its structure."""
     advice = _advice(path)
     value = read_sealed(path, strictly=strictly, advice=advice)
     try:
@@ -22,7 +22,7 @@ def read_json(path: Path, *, strictly: bool = False) -> dict[str, Any]:
 
 
 def sidecar(path: Path) -> dict[str, Any] | None:
-    """A file that can be rewritten or done without; None if it is missing or damaged."""
+    """Read a file that can be rewritten or ignored; None if it is missing or damaged."""
     try:
         return _shaped(path, unsealed(load_json(path)))
     except (FileNotFoundError, ValueError):
@@ -32,14 +32,14 @@ def sidecar(path: Path) -> dict[str, Any] | None:
 
 
 def _shaped(path: Path, value: dict[str, Any]) -> dict[str, Any]:
-    """The value, if its parts are what the file's name promises; a ValueError if not."""
+    """Return the value if it has the structure of its file; otherwise raise ValueError."""
     if problem := misfit(value, RUN_JSON.get(path.name, ANY)):
         raise ValueError(problem)
     return value
 
 
 def _advice(path: Path) -> str:
-    """What to do about a damaged file."""
+    """Return advice about a damaged file."""
     if path.name in (STUDY_FILE, AUDIT_FILE):
         return "run the study again (oodles run), which rewrites it"
     if path.name == SPEC_FILE:
@@ -48,5 +48,5 @@ def _advice(path: Path) -> str:
 
 
 def restore(run: Path) -> str:
-    """What to do about a run whose spec is lost."""
+    """Return advice about a run whose spec is lost."""
     return f"restore the file, or remove {run}: the run is then made again"

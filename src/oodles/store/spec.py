@@ -1,4 +1,4 @@
-"""spec.json, and what stands beside it: what decided a run, its draw and its environment."""
+"""spec.json, draw.json and env.json: the settings of a run, its draw and its environment."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ from oodles.trouble import disk_errors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSpec:
-    """What decided a run, as far as it is known: all of it for our own runs, little for a training elsewhere.
+    """The known settings of a run: complete for our own runs, few for a training elsewhere.
 
-    Mappings are as the version of oodles spelled them that wrote them.
+    Mappings keep the spelling of the oodles version that wrote them.
     """
 
     name: str
     suite: str
     train_set: str
-    model: ModelSpec  # no source: only its label is known
+    model: ModelSpec  # no source if only its label is known
     pattern: Pattern
     shots: int | None = None
     seed: int | None = None
     data_seed: int | None = None
-    run_id: str | None = None  # None: trained elsewhere, what decided it is not known here
-    # of our own runs
+    run_id: str | None = None  # None: trained elsewhere, with unknown settings
+    # our own runs only
     train_hash: str | None = None
     draw_hash: str | None = None
     lora: Mapping[str, Any] | None = None
     recipe: Mapping[str, Any] | None = None
     seeds: Mapping[str, int] | None = None
-    adapted: Sequence[str] | None = None  # the layers that the adapter is on
-    # of our own runs and of scored checkpoints
+    adapted: Sequence[str] | None = None  # the layers that have an adapter
+    # our own runs and scored checkpoints
     evaluation: Mapping[str, Any] | None = None
-    # of scored checkpoints
+    # scored checkpoints only
     checkpoints: Mapping[str, str | None] | None = None  # folders by step
     precision: Precision | None = None
 
     @classmethod
     def of_run(cls, spec: RunSpec, adapted: Sequence[str] | None = None) -> StoredSpec:
-        """Of a run of our own."""
+        """Create the spec of our own run."""
         return cls(
             run_id=spec.run_id,
             name=spec.name,
@@ -79,7 +79,7 @@ class StoredSpec:
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> StoredSpec:
-        """From what a file says, once its shape is checked."""
+        """Create a spec from the content of a file whose structure is checked."""
         model, pattern = stored["model"], stored["pattern"]
         own = {name: stored.get(name) for name in ("run_id", "shots", "seed", "data_seed", *PARTS)}
         return cls(
@@ -97,7 +97,7 @@ class StoredSpec:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """As it is written: what is not known of a training elsewhere is left out."""
+        """Return the content to write; unknown settings of a training elsewhere are omitted."""
         ours = self.run_id is not None
         pattern = {**asdict(self.pattern), "text": describe_text(self.pattern.text)}
         if not ours:
@@ -120,12 +120,12 @@ class StoredSpec:
 
     @property
     def test_sets(self) -> tuple[str, ...]:
-        """The test sets and slices that were asked for; none: all of the suite."""
+        """The requested test sets and slices; empty: all test sets of the suite."""
         return tuple((self.evaluation or {}).get("test_sets", ()))
 
     @property
     def before_training(self) -> tuple[Any, ...]:
-        """What decides the scores of a run of ours at step 0, beside its environment."""
+        """The settings that determine the scores of our own run at step 0, besides its environment."""
         recipe, evaluation = self.recipe or {}, self.evaluation or {}
         return self.model, recipe.get("precision"), evaluation.get("batch_tokens")
 
@@ -141,10 +141,10 @@ PARTS = (
 def begin_run(
     folder: RunFolder, spec: RunSpec, draw: Draw, env: Mapping[str, Any], adapted: Sequence[str] | None = None
 ) -> None:
-    """A run folder with its spec, draw and environment.
+    """Create a run folder with its spec, draw and environment.
 
-    What an unfinished attempt at the same run has committed stays, and so does its checkpoint; remains of another run
-    of this name are removed (`check_same_run` has seen that it has no scores).
+    Scores and checkpoint of an unfinished attempt at the same run are kept. Remains of another run with this name are
+    removed (`check_same_run` has made sure that it has no scores).
     """
     same = _known_id(folder) == spec.run_id
     if not same:
@@ -165,12 +165,12 @@ def begin_run(
 
 
 def write_spec(folder: RunFolder, spec: StoredSpec) -> None:
-    """What decided a run."""
+    """Write the settings of a run."""
     write_json(folder.spec, spec.as_json())
 
 
 def keep_draw(folder: RunFolder, draw: Draw) -> None:
-    """The ids of a run's shots; rewritten if they are missing or damaged."""
+    """Write the ids of a run's shots if they are missing or damaged."""
     header = {"schema": STORE_SCHEMA, "train_set": draw.train_set, "shots": draw.shots, "data_seed": draw.data_seed}
     record = {**header, "hash": draw.hash, "ids": [e.id for e in draw.examples]}
     if sidecar(folder.draw) != record:
@@ -181,7 +181,7 @@ def keep_draw(folder: RunFolder, draw: Draw) -> None:
 
 
 def read_spec(folder: RunFolder) -> StoredSpec:
-    """What decided a run, if it is as it was written and its id is the one that follows from it."""
+    """Read the settings of a run; the file must be intact and match its run id."""
     stored = read_json(folder.spec)
     version = str(stored.get("run_id") or "").partition("-")[0]
     if version not in ("", "1", "2"):
@@ -196,13 +196,13 @@ def read_spec(folder: RunFolder) -> StoredSpec:
 
 
 def glance_at_spec(folder: RunFolder) -> StoredSpec | None:
-    """What a spec says, whether or not its id follows from it; None if it cannot be read."""
+    """Read a spec without checking its id; None if it cannot be read."""
     stored = sidecar(folder.spec)
     return None if stored is None else StoredSpec.of_json(stored)
 
 
 def _known_id(folder: RunFolder) -> str | None:
-    """The id that a run's spec states; None if there is none that can be read."""
+    """Return the id stated in a run's spec; None if it cannot be read."""
     try:
         return read_json(folder.spec).get("run_id")
     except StoreError:
@@ -213,7 +213,7 @@ def _known_id(folder: RunFolder) -> str | None:
 
 
 def check_spec(folder: RunFolder) -> None:
-    """Refuse a run that has scores, but no sound spec: what was trained there is not known."""
+    """Refuse a run that has scores but no valid spec: its training is unknown."""
     if folder.spec.is_file():
         if read_scores(folder):
             read_spec(folder)
@@ -222,7 +222,7 @@ def check_spec(folder: RunFolder) -> None:
 
 
 def check_same_run(folder: RunFolder, spec: RunSpec) -> None:
-    """A run of this name that has scores must be this very run."""
+    """Refuse a run with this name whose scores belong to another run."""
     run_id = _known_id(folder) or spec.run_id  # see check_spec
     if run_id != spec.run_id and read_scores(folder):
         raise StoreError(
@@ -232,7 +232,7 @@ def check_same_run(folder: RunFolder, spec: RunSpec) -> None:
 
 
 def check_identity(study: StudyFolder) -> None:
-    """Refuse to add to runs that an older version trained: under the same recipe it trained something else."""
+    """Refuse to add to runs of an older version, which trained differently under the same recipe."""
     if not study.is_study:
         return
     for folder in run_folders(study.path):

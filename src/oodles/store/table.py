@@ -1,6 +1,6 @@
-"""Run folders -> one long table, and the records behind it; from any mix of finished, running and failed runs.
+"""Read run folders into one long table, and the records behind it; runs may be finished, running or failed.
 
-What is damaged is named, with what was lost, and the rest is read.
+Damaged files are reported, with what was lost, and the others are read.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from oodles.store.scores import Score, Scores, read_scores, scan_scores
 from oodles.store.spec import read_spec
 from oodles.suite.slices import Members, Slice, is_slice, resolve_slice, strata_of
 
-if TYPE_CHECKING:  # slow to load, and most commands only look at the folder
+if TYPE_CHECKING:  # slow to load, and most commands only list the folder
     import pandas as pd
 
 COLUMNS = ("run", "model", "train_set", "shots", "seed", "step", "test_set", "role", "metric", "value", "n")
 
 
 class DamageWarning(UserWarning):
-    """A file of a run is damaged; says which, and what was lost."""
+    """A file of a run is damaged; the text names the file and what was lost."""
 
 
 def read_runs(root: str | Path, test_sets: Sequence[str] | None = None) -> pd.DataFrame:
-    """All committed scores below a study's folder, or in a packed one, as one long table.
+    """Return all committed scores of a study folder, or of a packed study, as one long table.
 
     Parameters
     ----------
     root
         The folder of a study, or a packed file.
     test_sets
-        Only these, beside the in-domain ones; a slice such as ``hans/lexical_overlap`` counts as a test set. Default:
-        all that the study evaluates.
+        Only these, besides the in-domain ones; a slice such as ``hans/lexical_overlap`` counts as a test set. Default:
+        all test sets and slices that the study evaluates.
 
     Returns
     -------
     pandas.DataFrame
-        One row per run x step x test set x metric, with the columns of docs/design.md. What could not be read gives a
-        warning each, and is listed in ``table.attrs["notes"]``.
+        One row per run x step x test set x metric, with the columns of docs/design.md. Each file that cannot be read
+        gives a warning and is listed in ``table.attrs["notes"]``.
     """
     from oodles.store.archive import opened
 
@@ -73,7 +73,7 @@ def read_runs(root: str | Path, test_sets: Sequence[str] | None = None) -> pd.Da
 
 
 def _table(abouts: Sequence[Mapping[str, Any]], owners: Any, parts: Sequence[_Part]) -> pd.DataFrame:
-    """Column by column: a study has hundreds of thousands of rows."""
+    """Build the table column by column: a study has hundreds of thousands of rows."""
     import pandas as pd
 
     counts = np.array([len(part.metrics) for part in parts])
@@ -88,7 +88,7 @@ def _table(abouts: Sequence[Mapping[str, Any]], owners: Any, parts: Sequence[_Pa
     values = [np.nan if value is None else value for part in parts for value in part.metrics.values()]
     columns["value"] = np.array(values, dtype=np.float64)
     columns["n"] = np.array([part.n for part in parts])[which]
-    guessed = np.array([part.chance for part in parts])[which]  # accuracy is the only metric it is the chance of
+    guessed = np.array([part.chance for part in parts])[which]  # chance applies to accuracy only
     if np.isfinite(guessed).any():
         columns["chance"] = np.where(np.array(columns["metric"]) == "accuracy", guessed, np.nan)
     for name in ("slice_of", "slice"):
@@ -99,11 +99,13 @@ def _table(abouts: Sequence[Mapping[str, Any]], owners: Any, parts: Sequence[_Pa
 
 
 def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd.DataFrame:
-    """Per-example records of all committed evaluations: run, step, test_set, example, one score per answer, correct,
-    and the item and the stratum of the example, which the noise correction needs.
+    """Return the per-example records of all committed evaluations.
 
-    `test_sets` and damage as in `read_runs`; the records of a slice are those of its set, under the slice's name. This
-    holds every record in memory; `oodles.api.records.StoredRecords` reads them set by set.
+    The columns are run, step, test_set, example, one score per answer, correct, and the item and the stratum of the
+    example, which the noise correction needs.
+
+    `test_sets` and damage work as in `read_runs`; the records of a slice are those of its set, under the slice's name.
+    This function holds all records in memory; `oodles.api.records.StoredRecords` reads them set by set.
     """
     import pandas as pd
 
@@ -119,7 +121,7 @@ def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd
                 frame = read_record(run, score, notes) if whole or parts else None
                 if frame is None:
                     continue
-                parts = [(n, inside) for n, inside in parts if len(inside) == len(frame)]  # else told by read_runs
+                parts = [(n, inside) for n, inside in parts if len(inside) == len(frame)]  # read_runs reports it
                 for name, inside in [(score.test_set, None)] * whole + parts:
                     layout = wanted.layout(score, inside, partial(tuple, frame["example"]))
                     part = frame if inside is None else frame[inside]
@@ -135,7 +137,7 @@ def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd
 
 
 def committed_runs(root: Path, notes: Notes) -> Iterator[tuple[RunFolder, dict[str, Any], Scores]]:
-    """Every run that can be read, what the long table says of it, and its committed lines."""
+    """Yield every readable run with its columns of the long table and its committed lines."""
     study = study_folder(root)
     for folder in map(study.run, study.run_names):
         if not folder.spec.is_file():
@@ -152,7 +154,7 @@ def committed_runs(root: Path, notes: Notes) -> Iterator[tuple[RunFolder, dict[s
 
 
 def run_columns(folder: RunFolder) -> dict[str, Any]:
-    """What the long table says of a run."""
+    """Return the columns of the long table that describe a run."""
     spec = read_spec(folder)
     return {
         "run": folder.name,
@@ -168,23 +170,23 @@ def run_columns(folder: RunFolder) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Notes:
-    """What could not be read."""
+    """Notes about files that could not be read."""
 
     lost: list[str] = field(default_factory=list)
-    missing: dict[str, str] = field(default_factory=dict)  # how many evaluations have no records, by run
+    missing: dict[str, str] = field(default_factory=dict)  # number of evaluations without records, by run
 
     def add(self, text: str) -> None:
         self.lost.append(text)
 
     def add_missing(self, folder: RunFolder) -> None:
-        """A run lacks records: all it lacks are counted, also those that nobody asks for, e.g. of a shared step 0."""
+        """Count all missing records of a run, including those that are not requested, e.g. of a shared step 0."""
         if folder.name not in self.missing:
             scores = read_scores(folder)
             absent = sum(not records_file(folder, score).exists() for score in scores)
             self.missing[folder.name] = f"{absent} of {len(scores)}"
 
     def nothing(self, root: Path, what: str) -> StoreError:
-        """Why there is nothing to read."""
+        """Return the error for an empty result, with the reason."""
         if self.lost:
             return StoreError(f"{root}: no {what} that can be read; {self.lost[0]}")
         return StoreError(f"{root}: no {what} yet; run `oodles status {root}` to see what is there")
@@ -206,14 +208,14 @@ class Notes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """One evaluation, or a slice of one."""
+    """An evaluation, or a slice of one."""
 
     step: int
     test_set: str
     role: Role
     n: int
     metrics: Mapping[str, float | None]
-    chance: float = float("nan")  # accuracy of the best constant answer; nan where the right answers are not kept
+    chance: float = float("nan")  # accuracy of the best constant answer; nan if the gold answers are not stored
     about: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -223,7 +225,7 @@ class Layout:
 
     ids: tuple[str, ...]
     columns: Mapping[str, tuple[str, ...]]
-    items: Any  # array: of each example
+    items: Any  # array with the item of each example
 
     @classmethod
     def of(cls, members: Members, inside: Any) -> Layout:
@@ -234,7 +236,7 @@ class Layout:
 
     @classmethod
     def joined(cls, layouts: Sequence[Layout]) -> Layout:
-        """All examples of several samples of one set, each once."""
+        """Combine several samples of one set; each example occurs once."""
         if len(layouts) == 1:
             return layouts[0]
         rows: dict[str, tuple[Layout, int]] = {}
@@ -250,13 +252,13 @@ class Layout:
 
     @property
     def strata(self) -> Any:
-        """Of each example; None where labels are not known."""
+        """The stratum of each example; None if labels are not known."""
         return strata_of(self.columns, self.items) if self.columns else None
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which test sets and slices are read, and the members they are read with."""
+    """The requested test sets and slices, and the members of their sets."""
 
     study: StudyFolder
     names: tuple[str, ...] | None  # None: every set
@@ -273,7 +275,7 @@ class Wanted:
         return cls(study, None, slices_of(study))
 
     def parts(self, folder: RunFolder, score: Score, notes: Notes) -> Iterator[_Part]:
-        """The set itself if it is wanted, and every wanted slice of it."""
+        """Yield the set itself if requested, and every requested slice of it."""
         self.seen.add(score.test_set)
         if self.whole(score):
             yield _Part(
@@ -308,17 +310,17 @@ class Wanted:
                 n=int(inside.sum()),
                 metrics={
                     k: v for k, v in metrics(predictions).items() if not np.isnan(v)
-                },  # of one label, some are undefined
+                },  # with a single label, some metrics are undefined
                 chance=_best_constant(np.array(members.gold)[inside]),
                 about={"slice_of": subset.parent, "slice": str(subset)},
             )
 
     def whole(self, score: Score) -> bool:
-        """Whether the whole set is wanted; the in-domain one always is, because the others are compared with it."""
+        """Whether the whole set is needed; the in-domain set always is, because the others are compared with it."""
         return self.names is None or score.test_set in self.names or score.role == "in_domain"
 
     def slices_of(self, score: Score) -> Iterator[tuple[Slice, Any, Members]]:
-        """The wanted slices of an evaluation, each with the examples that belong to it."""
+        """Yield the requested slices of an evaluation, each with its examples."""
         for name in self.slices:
             if name.partition("/")[0] != score.test_set:
                 continue
@@ -334,12 +336,12 @@ class Wanted:
         return self.members[score.prompts]
 
     def layout(self, score: Score, inside: Any, ids: Callable[[], Iterable[str]]) -> Layout:
-        """The examples of an evaluation, or of a slice of it, with what belongs together; `ids` as the records say."""
+        """Return the examples of an evaluation, or of a slice, with their items; `ids` come from the records."""
         key = (score.prompts, None if inside is None else inside.tobytes())
         if key not in self.layouts:
             try:
                 members = self._members(score)
-            except StoreError:  # the run's shots, or an older folder: examples stand alone
+            except StoreError:  # the run's shots, or an older folder: every example is an item
                 alone = tuple(ids())
                 self.layouts[key] = Layout(ids=alone, columns={}, items=np.arange(len(alone)))
             else:
@@ -347,14 +349,14 @@ class Wanted:
         return self.layouts[key]
 
     def _chance(self, score: Score) -> float:
-        """Chance on a whole set; not known where the file of its members is gone, or one answer is always right."""
+        """Return chance on a whole set; nan if its members are missing or only one answer occurs."""
         if not self.study.members(score.test_set, score.prompts).is_file():
             return float("nan")
         best = _best_constant(np.array(self._members(score).gold))
         return best if best < 1 else float("nan")
 
     def complain(self) -> None:
-        """A name that no run has evaluated is an error, not an empty answer."""
+        """Raise an error for a name that no run has evaluated, instead of returning an empty table."""
         for name in (*(self.names or ()), *self.slices):
             if name.partition("/")[0] not in self.seen and self.seen:
                 raise StoreError(f"{self.study}: no scores of test set '{name}'; {nearest(name, self.seen)}")
@@ -365,7 +367,7 @@ def _best_constant(gold: Any) -> float:
 
 
 def read_record(folder: RunFolder, score: Score, notes: Notes, columns: list[str] | None = None) -> pd.DataFrame | None:
-    """The records of an evaluation, or these columns of them; None, and a note, if they are damaged."""
+    """Read the records of an evaluation, or some columns; None, with a note, if they are damaged."""
     path = records_file(folder, score)
     if not path.exists():
         notes.add_missing(folder)
@@ -383,7 +385,7 @@ def read_record(folder: RunFolder, score: Score, notes: Notes, columns: list[str
 
 
 def _misfit_records(frame: pd.DataFrame, n: int, columns: Sequence[str] | None = None) -> str:
-    """What is wrong with records, or with these columns of them; nothing if they are as `commit` writes them."""
+    """Describe what is wrong with records, or with some columns; empty if they are as `commit` writes them."""
     kinds = {name: frame[name].dtype.kind for name in frame.columns}
     scores = [name for name in kinds if str(name).startswith("score:")]
     if not set(columns or ("example", "correct")) <= kinds.keys() or (columns is None and len(scores) < 2):

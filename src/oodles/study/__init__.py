@@ -1,1 +1,1 @@
-"""A study: its file, its grid of runs, and who makes them."""
+"""A study: its file, its grid of runs, and the processes that execute them."""

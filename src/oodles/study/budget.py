@@ -1,7 +1,7 @@
-"""What a study costs, before anything is run: counts that are exact, and estimates that say what they rest on.
+"""The cost of a study before it runs: exact counts, and estimates with their assumptions.
 
 Steps, evaluations, prompts and tokens are counted from the study's own data with the model's own tokenizer. Arithmetic,
-time, memory and bytes on disk are estimates: see footprint.py for what follows from the model's config.
+time, memory and disk space are estimates; footprint.py derives them from the model's config.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from oodles.suite.render import sampled_alike
 from oodles.suite.sources import stand_ins_of
 from oodles.suite.stand_ins import SPREAD
 
-UTILISATION = (0.3, 0.8)  # of the rate that matrix products alone reach
+UTILISATION = (0.3, 0.8)  # share of the rate that matrix products alone reach
 BY_CHARACTERS = (
     f"tokens are estimated, {CHARACTERS_PER_TOKEN} characters each (SmolLM2's tokenizer: 4.0 to 5.1 in the sets of nli"
     " and mini, so a set's tokens may be 8 % more or 16 % fewer; other tokenizers differ)"
@@ -43,8 +43,8 @@ STAND_INS = (
     f" deviation {SPREAD} of the logarithm); beginnings are shared by chance only, so more is computed than of the data"
 )
 SHIPPED = "arithmetic and memory follow from the config shipped with oodles: the hub's is not here"
-GAPS = 0.75  # what glibc's heap holds on to beside a training step's tensors: 0.6 to 0.8 of them, measured on a CPU
-MOMENTS = {"adamw": 2, "adafactor": 0, "sgd": 0}  # numbers an optimiser keeps for each one that is trained
+GAPS = 0.75  # memory that glibc's heap keeps besides a training step's tensors: 0.6 to 0.8 of them, measured on a CPU
+MOMENTS = {"adamw": 2, "adafactor": 0, "sgd": 0}  # numbers that an optimiser stores per trained number
 
 # bytes around the numbers, as this version writes them
 RECORD_FILE, SCORE_LINE, RUN_FILES = 1150, 265, 3500
@@ -55,28 +55,28 @@ Group = tuple[str, str, str, int]  # model, train set, pattern, shots
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a run takes, or several together."""
+    """The cost of one run, or of several together."""
 
-    steps: int  # of the optimiser
-    evaluations: int  # step x test set that are scored
-    taken_over: int  # beside these: scores of the untrained model that an earlier run has made
+    steps: int  # optimiser steps
+    evaluations: int  # step x test set pairs that are scored
+    taken_over: int  # additional evaluations: scores of the untrained model reused from an earlier run
     prompts: int  # of the evaluations, like the tokens below
     prompt_tokens: int
-    computed_tokens: int  # what goes through the model for them: a shared beginning counts once
-    training_tokens: int  # padding left out
-    arithmetic: float  # floating-point operations; nan if the model is not here
-    seconds_low: float  # the arithmetic, at the higher utilisation
+    computed_tokens: int  # tokens that go through the model for them: a shared prefix counts once
+    training_tokens: int  # without padding
+    arithmetic: float  # floating-point operations; nan if the model is not available
+    seconds_low: float  # the arithmetic at the higher utilisation
     seconds_high: float
     disk: int  # bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Bytes that a run holds at its peak."""
+    """Peak memory of a run in bytes."""
 
-    process: int  # Python, packages and data; none on a GPU
+    process: int  # Python, packages and data; 0 on a GPU
     weights: int
-    adapter: int  # with what the optimiser keeps
+    adapter: int  # with the optimiser's state
     batch: int  # activations, gradients and logits of the largest training batch, or of scoring
 
     @property
@@ -86,32 +86,32 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunBudget:
-    """A run, what it takes and what it needs."""
+    """A run, its cost and its memory."""
 
     run: str
     group: Group
-    cost: Cost  # of the whole run
-    left: Cost  # of what is missing of it
-    would: str  # what `oodles run` would do
-    memory: Memory | None  # None if the model is not here
-    on_gpu: Memory | None = None  # the same on a GPU; None also if the run is not in half precision
+    cost: Cost  # the whole run
+    left: Cost  # the missing part of the run
+    would: str  # the planned action of `oodles run`
+    memory: Memory | None  # None if the model is not available
+    on_gpu: Memory | None = None  # the same on a GPU; also None if the run is not in half precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """All runs of a study, and what the estimates rest on."""
+    """All runs of a study, and the assumptions of the estimates."""
 
     runs: tuple[RunBudget, ...]
     device: str
-    gpus: tuple[Hours, ...]  # none if a run's arithmetic is not known, or not in half precision
-    reported: float | None  # GPU-hours that the study itself is said to have taken
-    rates: Mapping[str, float]  # model -> operations per second of its matrix products, timed here
+    gpus: tuple[Hours, ...]  # empty if a run's arithmetic is unknown or not in half precision
+    reported: float | None  # reported GPU-hours of the published study
+    rates: Mapping[str, float]  # model -> operations per second of its matrix products, timed on this machine
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Runs that differ by their seeds only: what they take, one on average, and the most memory of any."""
+    """Runs that differ only in their seeds: their mean cost and their largest memory."""
 
     group: Group
     costs: tuple[Cost, ...]
@@ -120,13 +120,13 @@ class Row:
 
 
 def total(costs: Iterable[Cost]) -> Cost:
-    """Several runs together."""
+    """Add the costs of several runs."""
     listed = list(costs)
     return Cost(**{f.name: sum(getattr(c, f.name) for c in listed) for f in fields(Cost)})
 
 
 def rows(budget: Budget) -> list[Row]:
-    """One row per model, train set, pattern and number of shots."""
+    """Return one row per model, train set, pattern and number of shots."""
     table = []
     for group in dict.fromkeys(run.group for run in budget.runs):
         runs = [run for run in budget.runs if run.group == group]
@@ -149,9 +149,9 @@ def budget_of(
     say: Callable[[str], None] = lambda _: None,
     would: Sequence[Would] = (),
 ) -> Budget:
-    """Counts and estimates of every run of a study, and of what is left of it; done runs pass on their step 0.
+    """Count and estimate every run of a study, and its missing part; done runs share their scores at step 0.
 
-    `would` says what is left (see `preview`); without it, all is.
+    `would` describes the missing parts (see `preview`); without it, every run is missing entirely.
     """
     planned = {plan.run: plan for plan in would}
     models, notes = _look_up(grid, say)
@@ -162,7 +162,7 @@ def budget_of(
         say(f"a training step of {model.label}, without its weights")
         try:
             memory |= _memory(reader.footprint, [w for w in work.values() if w.spec.model == model], process)
-        except RuntimeError as error:  # it asks its tensors for their content
+        except RuntimeError as error:  # the model reads the content of its tensors
             notes.append(f"{model.label}: no memory, the model cannot be gone through without weights ({error})")
     runs = tuple(
         RunBudget(
@@ -187,7 +187,7 @@ def budget_of(
 
 
 def _is_whole(grid: Grid) -> bool:
-    """Whether all runs of the study are there: none is filtered out."""
+    """Whether the grid has all runs of the study, with none filtered out."""
     study = grid.study
     parts = (study.models, study.train_sets, study.patterns or ("",), study.shots, study.seeds)
     draws = 1 if study.data_seeds == "seed" else len(study.data_seeds)
@@ -200,11 +200,11 @@ def _gpus(runs: Sequence[RunBudget]) -> tuple[Hours, ...]:
 
 
 def _look_up(grid: Grid, say: Callable[[str], None]) -> tuple[dict[ModelSpec, Reader], list[str]]:
-    """Tokenizer and footprint of every model, and what is to be said of those that are not here."""
+    """Return the tokenizer and footprint of every model, and notes about models that are not available."""
     models: dict[ModelSpec, Reader] = {}
     notes = [STAND_INS.format(", ".join(names))] if (names := stand_ins_of(grid.suite)) else []
     alike: dict[str, list[str]] = {}  # note -> models
-    by_characters: Sizes = {}  # which are the same for every model
+    by_characters: Sizes = {}  # the same for every model
     for spec in {job.spec.model: job.spec for job in grid.jobs}.values():
         say(f"outlining {spec.model.label}")
         reader = Reader(batch_tokens=_batch_tokens(spec, device_name()), known=by_characters)
@@ -226,7 +226,7 @@ def _look_up(grid: Grid, say: Callable[[str], None]) -> tuple[dict[ModelSpec, Re
 
 
 def _outline(model: ModelSpec) -> tuple[torch.nn.Module, bool]:
-    """A model without weights, and whether its config is the shipped one, the hub's being out of reach."""
+    """Return a model without weights, and whether its config is the shipped one because the hub is unreachable."""
     try:
         return outline_model(model), False
     except ModelError:
@@ -240,17 +240,17 @@ def _batch_tokens(spec: RunSpec, device: str) -> int:
     return spec.evaluation.batch_tokens or BATCH_TOKENS.get(device, BATCH_TOKENS_ELSEWHERE)
 
 
-# one run
+# a single run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Work:
-    """A run in tokens."""
+    """A run measured in tokens."""
 
     spec: RunSpec
     shots: Candidates
     sets: Sizes
-    taken: frozenset[tuple[str, str]]  # sets whose scores at step 0 another run has
+    taken: frozenset[tuple[str, str]]  # sets whose scores at step 0 come from another run
 
     @property
     def group(self) -> Group:
@@ -258,7 +258,7 @@ class Work:
 
     @property
     def batch(self) -> tuple[int, int, int]:
-        """The largest training batch: sequences, tokens of the longest, and positions at which the loss is taken."""
+        """The largest training batch: sequences, tokens of the longest, and positions of the loss."""
         longest = sorted(self.shots.examples, key=lambda e: -max(len(tokens) for tokens, _ in e["sequences"]))
         inputs = self.shots.collate(longest[: self.spec.recipe.batch_size])
         return *inputs["tokens"].shape, len(inputs["row"])
@@ -267,7 +267,7 @@ class Work:
 def _work(
     grid: Grid, models: Mapping[ModelSpec, Reader], done: Collection[str], say: Callable[[str], None]
 ) -> Iterator[Work]:
-    """All runs in tokens, finished ones first; the first run of a model scores it untrained, the others take over."""
+    """Yield all runs in tokens, finished ones first; the first run of a model scores step 0, the others reuse it."""
     rendered: dict[tuple[str, str], dict[tuple[str, str], PromptSet]] = {}
     donors: dict[ModelSpec, Sizes] = {}
     for job in sorted(grid.jobs, key=lambda job: job.spec.name not in done):
@@ -291,11 +291,11 @@ def _keyed(sets: Iterable[PromptSet]) -> dict[tuple[str, str], PromptSet]:
 class _Part:
     """A run, or a part of it."""
 
-    kept: Mapping[tuple[str, str], int]  # at how many steps each set is evaluated
-    taken: frozenset[tuple[str, str]]  # and those among them whose scores at step 0 another run has
-    steps: int  # that are trained
-    adapters: int  # that are kept
-    files: int  # bytes of what a run writes once
+    kept: Mapping[tuple[str, str], int]  # number of steps at which each set is evaluated
+    taken: frozenset[tuple[str, str]]  # sets among them whose scores at step 0 come from another run
+    steps: int  # trained steps
+    adapters: int  # kept adapters
+    files: int  # bytes of the files that a run writes once
 
 
 def _whole(work: Work) -> _Part:
@@ -304,7 +304,7 @@ def _whole(work: Work) -> _Part:
 
 
 def _rest(work: Work, would: Would | None) -> _Part:
-    """What `oodles run` would do of a run."""
+    """Return the part of a run that `oodles run` would execute."""
     if would is None:
         return _whole(work)
     missing = Counter(name for _, name in would.missing)
@@ -343,7 +343,7 @@ def _cost(work: Work, footprint: Footprint | None, part: _Part) -> Cost:
 
 
 def _disk(work: Work, part: _Part, footprint: Footprint | None) -> int:
-    """Records of 4 bytes per score and 1 per example, adapters, and what is written around them."""
+    """Estimate disk space: 4 bytes per score, 1 per example, the adapters, and file overhead."""
     evaluation = work.spec.evaluation
     records = sum(
         part.kept[key] * (s.prompts * (4 * s.answers + 1) + RECORD_FILE + SCORE_LINE) for key, s in work.sets.items()
@@ -358,9 +358,9 @@ def _adapter_file(footprint: Footprint) -> int:
 
 
 def _memory(footprint: Footprint | None, work: Sequence[Work], process: int) -> dict[str, tuple[Memory, Memory]]:
-    """Of each run of a model, here and on a GPU.
+    """Return the memory of each run of a model, on this machine and on a GPU.
 
-    The largest batch goes through a training step; smaller ones are taken in proportion.
+    The largest batch goes through a training step; smaller ones are scaled in proportion.
     """
     if footprint is None:
         return {}
@@ -374,9 +374,9 @@ def _memory(footprint: Footprint | None, work: Sequence[Work], process: int) -> 
     width = max(width for _, width in batches)
     there = scoring_bytes(footprint, max(1, _batch_tokens(largest.spec, "cuda") // width), width)
     here = training
-    if device_name() == "cpu":  # the gaps are those of a plain step, with checkpointing too
+    if device_name() == "cpu":  # the gaps are those of a plain step, also with checkpointing
         here += round(GAPS * plain)
-        scoring *= torch.get_num_threads()  # a batch per core
+        scoring *= torch.get_num_threads()  # one batch per core
     adapter = footprint.adapter_bytes * (1 + MOMENTS[recipe.optimiser])
     share = {run.spec.name: run.batch[0] * run.batch[1] / (largest.batch[0] * largest.batch[1]) for run in work}
 

@@ -1,4 +1,4 @@
-"""The audit of a study: what its runs use, as they use it."""
+"""The audit of a study: the data and prompts that its runs use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from oodles.study.grid import Grid
 
 
 def audit_grid(grid: Grid, *, notes: bool = True, say: Say = lambda _: None) -> Audit:
-    """Audit what a study uses: its test sets as sampled, its train sets, the shots it draws, its models' tokenizers."""
+    """Audit a study's sampled test sets, train sets, drawn shots and tokenizers."""
     draws: dict[str, dict[str, Draw]] = {}
     for job in grid.jobs:
         draws.setdefault(job.spec.train_set, {})[job.draw.hash] = job.draw

@@ -1,8 +1,8 @@
-"""GPUs that a study may run on: what their makers publish, and how many hours of them an amount of arithmetic takes.
+"""GPUs with their published specifications, and the hours that an amount of arithmetic takes on them.
 
-Hours are an estimate: the arithmetic at an assumed share of the published rate. 35 % is assumed, with 20 to 50 % as the
-range. Meta's OPT-175B was trained at 147 TFLOP/s per A100, 47 % of the rate (Zhang et al. 2022, arXiv 2205.01068), with
-large batches on many devices; LoRA on batches of 32 short prompts comes to less.
+Hours are an estimate: the arithmetic at an assumed share of the published rate. The assumed share is 35 %, with a range
+of 20 to 50 %. Meta trained OPT-175B at 147 TFLOP/s per A100, 47 % of the rate (Zhang et al. 2022, arXiv 2205.01068),
+with large batches on many devices. LoRA on batches of 32 short prompts reaches less.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 ASSUMED = (0.20, 0.35, 0.50)  # share of the published rate: low, assumed, high
-USABLE = 0.9  # share of a device's memory; the rest is the driver's, the libraries' and the allocator's
-HALF = ("bf16", "fp16")  # the published rate is of these
+USABLE = 0.9  # usable share of a device's memory; the rest is for the driver, the libraries and the allocator
+HALF = ("bf16", "fp16")  # the precisions of the published rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A GPU as published."""
+    """The published specification of a GPU."""
 
     name: str
     memory: int  # bytes
@@ -38,23 +38,23 @@ DEVICES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What a run asks of a GPU."""
+    """The demand of a run on a GPU."""
 
     model: str
     arithmetic: float
-    memory: int  # bytes at the peak
+    memory: int  # peak bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hours:
-    """Hours of one kind of GPU that all runs take."""
+    """Hours of one kind of GPU for all runs."""
 
     device: Device
     hours: float  # at the assumed share of the rate
     low: float
     high: float
-    fitting: float  # of the runs that fit on one device
-    too_large: Mapping[str, int]  # model -> runs that do not
+    fitting: float  # hours of the runs that fit on one device
+    too_large: Mapping[str, int]  # model -> number of runs that do not fit
 
     @property
     def name(self) -> str:
@@ -62,7 +62,7 @@ class Hours:
 
 
 def hours_on(device: Device, loads: Iterable[Load]) -> Hours:
-    """Hours of a device for some runs; a model that does not fit is counted as if it did, and named.
+    """Return the hours of a device for some runs; a model that does not fit is counted anyway, and named.
 
     >>> load = Load(model="m", arithmetic=312e12 * 3600 * 0.35, memory=100 * 2**30)
     >>> found = hours_on(DEVICES[2], [load])

@@ -1,7 +1,7 @@
-"""A model without its weights: arithmetic, memory and speed, from its config alone.
+"""Arithmetic, memory and speed of a model without its weights, from its config alone.
 
-The model is built on torch's meta device, where tensors have a shape and no content, and goes through a training step
-there. What its tensors hold at once is what they will hold with weights.
+The model is built on torch's meta device, where tensors have a shape but no content, and runs one training step there.
+The tensors occupy as many bytes as with real weights.
 """
 
 from __future__ import annotations
@@ -30,49 +30,49 @@ from oodles.model.load import attach_lora
 from oodles.runs.monitor import memory_gigabytes
 from oodles.runs.train import Candidates
 
-TIMED = 0.05  # seconds of products with each matrix
-TIMED_ROWS = 256  # tokens at once
-TIMED_SIDE = {"cpu": 2048, "cuda": 4096}  # the longest side of a matrix that is timed: a GPU needs much to do
-FEW = (2, 3)  # layers of a model that go through a step; all others are like them
+TIMED = 0.05  # seconds per matrix
+TIMED_ROWS = 256  # tokens per product
+TIMED_SIDE = {"cpu": 2048, "cuda": 4096}  # longest timed side of a matrix: a GPU needs large products
+FEW = (2, 3)  # layers of a model that run a step and represent the others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Footprint:
-    """A model with its adapter on the meta device, and what its shapes tell."""
+    """A model with its adapter on the meta device, and the sizes that follow from its shapes."""
 
     model: Any
     weights: int  # bytes
-    linear: int  # weights that every token is multiplied with; the head is not among them
+    linear: int  # weights that every token is multiplied with, without the head
     head: int
-    adapter: int  # numbers that are trained
+    adapter: int  # trained numbers
     adapter_bytes: int
     adapter_tensors: int
-    stack: Stack | None  # None: all its layers go through a step
-    rate: float  # operations per second that its matrix products reach here
+    stack: Stack | None  # None: all layers run a step
+    rate: float  # operations per second that its matrix products reach on this machine
 
     def scoring(self, tokens: int) -> float:
-        """Operations to score tokens: 2 per weight. Of the head only the answers' rows are used: next to nothing."""
+        """Return the operations to score tokens: 2 per weight. The answers' rows of the head are negligible."""
         return 2.0 * (self.linear + self.adapter) * tokens
 
     def training(self, tokens: float, answers: float, recipe: Recipe) -> float:
-        """Operations to train on tokens, of which so many are answers' positions, where the head is applied.
+        """Return the operations to train on tokens; `answers` of them are answer positions, where the head is applied.
 
-        Forward takes 2 per weight, and so does the gradient of the input. Only the adapter's weights have a gradient of
-        their own, 2 more each. With gradient checkpointing, all goes forward twice.
+        The forward pass takes 2 per weight, and so does the gradient of the input. Only the adapter's weights have
+        their own gradient, 2 more each. With gradient checkpointing, the forward pass runs twice.
         """
         again = self.scoring(1) * recipe.gradient_checkpointing
         return tokens * (4 * self.linear + 6 * self.adapter + again) + answers * 4 * self.head
 
 
 def device_name() -> str:
-    """Where models run here."""
+    """Return the device on which models run."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def draw_footprint(outline: torch.nn.Module, spec: RunSpec, *, every_layer: bool = False) -> Footprint:
-    """What a run will make of a model's outline: in its precision, adapted, and a little of it timed.
+    """Measure a model's outline as a run would use it: in its precision, with its adapter, partly timed.
 
-    Layers that are all alike are cut to a few, which stand for the others, unless every layer is asked for.
+    If all layers are equal, only a few of them are kept to represent the others, unless every layer is requested.
     """
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[spec.recipe.precision]
     model = outline.to(dtype)
@@ -86,7 +86,7 @@ def draw_footprint(outline: torch.nn.Module, spec: RunSpec, *, every_layer: bool
     with torch.device("meta"):
         adapted: Any = attach_lora(model, spec.lora, 0, spec.model)
     trained = [p for p in adapted.parameters() if p.requires_grad]
-    if stack:  # every layer that was left out would be adapted as the last one is
+    if stack:  # every removed layer would be adapted like the last one
         trained += (stack.depth - FEW[1]) * [p for p in stack.layers[-1].parameters() if p.requires_grad]
     return Footprint(
         model=adapted,
@@ -105,7 +105,7 @@ def draw_footprint(outline: torch.nn.Module, spec: RunSpec, *, every_layer: bool
 
 
 def time_products(matrices: Mapping[tuple[int, ...], int], dtype: torch.dtype) -> float:
-    """Operations per second of matrix products of some shapes, each so many times, timed on this device."""
+    """Return the operations per second of matrix products with these shapes and counts, timed on this device."""
     operations = seconds = 0.0
     for shape, count in matrices.items():
         rows, columns = (min(side, TIMED_SIDE[device_name()]) for side in shape)
@@ -116,7 +116,7 @@ def time_products(matrices: Mapping[tuple[int, ...], int], dtype: torch.dtype) -
 
 @cache
 def _time_product(rows: int, columns: int, dtype: torch.dtype) -> float:
-    """The quickest of many calls: the others were disturbed. Models have shapes in common."""
+    """Return the fastest of many calls, because the others were disturbed. Cached, because models share shapes."""
     matrix = torch.ones(rows, columns, dtype=dtype, device=device_name())
     tokens = torch.ones(TIMED_ROWS, columns, dtype=dtype, device=device_name())
     best, start = math.inf, time.perf_counter()
@@ -135,13 +135,13 @@ def _time_product(rows: int, columns: int, dtype: torch.dtype) -> float:
 def training_bytes(
     footprint: Footprint, shots: Candidates, batch: tuple[int, int, int], *, checkpointing: bool = False
 ) -> int:
-    """The most that tensors hold in a training step: activations, gradients, logits.
+    """Return the peak bytes of tensors in a training step: activations, gradients, logits.
 
-    `batch` is the number of sequences, their length, and the number of positions at which the loss is taken.
+    `batch` is the number of sequences, their length, and the number of positions of the loss.
     """
     model = footprint.model.train()
     if checkpointing:
-        # what is computed again is computed in the backward pass, which the mode below does not reach
+        # recomputation happens in the backward pass, which the mode below does not reach
         again = {"use_reentrant": False, "context_fn": lambda: (nullcontext(), FusedAttention())}
         model.gradient_checkpointing_enable(again)
     else:
@@ -167,7 +167,7 @@ def _with_layers(stack: Stack, count: int, measure: Callable[[], int]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stack:
-    """A model's layers where they are all alike: the module that holds them, under which name, and how many."""
+    """A model's layers if they are all equal: the module that holds them, their name in it, and their number."""
 
     holder: torch.nn.Module
     name: str
@@ -176,17 +176,17 @@ class Stack:
 
     @property
     def layers(self) -> torch.nn.ModuleList:
-        """The layers that are left."""
+        """The remaining layers."""
         layers: torch.nn.ModuleList = getattr(self.holder, self.name)
         return layers
 
     def keep(self, count: int) -> None:
-        """Leave the first layers only."""
+        """Keep the first layers only."""
         self._set(torch.nn.ModuleList(list(self.layers)[:count]))
 
     @contextmanager
     def only(self, count: int) -> Iterator[None]:
-        """The model with its first layers only."""
+        """Reduce the model temporarily to its first layers."""
         layers = self.layers
         self.keep(count)
         try:
@@ -200,7 +200,7 @@ class Stack:
 
 
 def find_stack(model: Any) -> Stack | None:
-    """The layers of a model; None if they differ, or are few."""
+    """Return the layers of a model; None if they differ or are few."""
     config = causal_lm(model).config.get_text_config()
     for holder in causal_lm(model).modules():
         for name, part in holder.named_children():
@@ -215,7 +215,7 @@ def _parameters(module: torch.nn.Module) -> tuple[tuple[str, tuple[int, ...]], .
 
 
 def _loss(model: Any, shots: Candidates, rows: int, width: int, reads: int) -> torch.Tensor:
-    """As AnswerTrainer takes it; nothing but the graph outlives it."""
+    """Compute the loss as AnswerTrainer does; only the graph survives."""
     tokens, where, gold = _indices(rows, width), _indices(reads), _indices(rows // shots.each)
     hidden = hidden_states(model, input_ids=tokens)
     logits = causal_lm(model).get_output_embeddings()(hidden[where, where]).float()
@@ -223,7 +223,7 @@ def _loss(model: Any, shots: Candidates, rows: int, width: int, reads: int) -> t
 
 
 def scoring_bytes(footprint: Footprint, rows: int, width: int) -> int:
-    """The most that tensors hold while a batch of packed rows is scored."""
+    """Return the peak bytes of tensors while a batch of packed rows is scored."""
     model = footprint.model.eval()
     dtype = next(model.parameters()).dtype
 
@@ -234,7 +234,7 @@ def scoring_bytes(footprint: Footprint, rows: int, width: int) -> int:
             hidden_states(model, input_ids=_indices(rows, width), position_ids=position, attention_mask=mask)
         return int(live.peak)
 
-    # without gradients, what a layer holds is gone when the next begins
+    # without gradients, a layer's tensors are freed before the next layer
     return _with_layers(footprint.stack, FEW[0], score) if footprint.stack else score()
 
 
@@ -243,7 +243,7 @@ def _indices(*shape: int) -> torch.Tensor:
 
 
 class Shapes(TorchDispatchMode):  # type: ignore[misc]
-    """Counts the bytes of all tensors that are alive at once, beside the model's own, while it is entered."""
+    """Counts the bytes of all live tensors within its context, without the model's own."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
@@ -253,7 +253,7 @@ class Shapes(TorchDispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten.all.default and args[0].is_meta:
-            return torch.tensor(True)  # "are all positions in order?", asked of a tensor without content
+            return torch.tensor(True)  # e.g. "are all positions in order?", asked of a tensor without content
         result = func(*args, **(kwargs or {}))
         for value in tree_leaves(result):
             if isinstance(value, torch.Tensor) and id(value.untyped_storage()) not in self._known:
@@ -272,7 +272,7 @@ class Shapes(TorchDispatchMode):  # type: ignore[misc]
 
 
 class FusedAttention(TorchFunctionMode):  # type: ignore[misc]
-    """Attention as every device's own kernel does it; the meta device has none, and would build all its weights."""
+    """Fused attention as in real device kernels; the meta device has none and would build all attention weights."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.nn.functional.scaled_dot_product_attention:
@@ -281,11 +281,11 @@ class FusedAttention(TorchFunctionMode):  # type: ignore[misc]
 
 
 class _Attended(torch.autograd.Function):  # type: ignore[misc]
-    """Query, key, value and result are kept for the way back; nothing as wide as the positions squared."""
+    """Keeps query, key, value and result for the backward pass, but nothing quadratic in the positions."""
 
     @staticmethod
     def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-        result = torch.empty_like(query[..., : value.shape[-1]])  # laid out as the query
+        result = torch.empty_like(query[..., : value.shape[-1]])  # same memory layout as the query
         ctx.save_for_backward(query, key, value, result)
         return result
 
@@ -295,7 +295,7 @@ class _Attended(torch.autograd.Function):  # type: ignore[misc]
 
 
 def resident_bytes() -> int:
-    """What this process holds now; where the system does not tell, the most it has held."""
+    """Return the memory of this process; if the system does not report it, its peak."""
     statm = Path("/proc/self/statm")
     if statm.is_file():
         return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

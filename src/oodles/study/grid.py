@@ -1,4 +1,4 @@
-"""Study -> runs: every run of the grid with its data drawn and its id settled, before anything is trained."""
+"""Expand a study into runs: every run has its data drawn and its id fixed before anything is trained."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from oodles.suite.sources import load_examples, set_hash, with_stand_ins
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """A study, resolved: its suite and all its jobs."""
+    """A resolved study: its suite and all its jobs."""
 
     study: Study
     suite: Suite
@@ -46,16 +46,16 @@ class Grid:
     renderer: Renderer
 
     def test_sets(self, spec: RunSpec) -> tuple[Rendered, ...]:
-        """The test sets that a run shares with others; each is rendered once per grid."""
+        """Return the test sets that a run shares with others; each is rendered once per grid."""
         return self.renderer.sets(spec.pattern, spec.train_set, spec.evaluation)
 
     def rendered(self, job: PlannedRun) -> tuple[Rendered, ...]:
-        """All that a run is evaluated on: the test sets, and its own shots if they are asked for."""
+        """Return all sets that a run is evaluated on: the test sets, and its own shots if requested."""
         return self.renderer.sets(job.spec.pattern, job.spec.train_set, job.spec.evaluation, job.draw.examples)
 
 
 def expand(study: Study) -> Grid:
-    """All runs of a study, in a fixed order. Reads the train sets, loads no model."""
+    """Return all runs of a study in a fixed order. Reads the train sets but loads no model."""
     suite = load_suite(study.suite, study.folder, study.data)
     patterns = [pattern_of(suite, name) for name in study.patterns or ("",)]
     for pattern in suite.patterns.values():
@@ -82,15 +82,15 @@ def expand(study: Study) -> Grid:
 
 
 def expand_for_costs(study: Study, root: Path) -> Grid:
-    """As `expand`; of a study that has no folder yet, data that cannot be had are replaced by rows of their size."""
+    """Like `expand`; if the study has no folder yet, missing data are replaced by rows of the same size."""
     suite = load_suite(study.suite, study.folder, study.data)
     if root.exists() or any(map(is_slice, study.evaluation.test_sets)):
-        return expand(study)  # what is there can be compared with the data only
+        return expand(study)  # existing runs can only be compared with the real data
     return expand(replace(study, suite=with_stand_ins(suite)))
 
 
 class _Cell(NamedTuple):
-    """Where a run stands in the grid."""
+    """The position of a run in the grid."""
 
     model: ModelSpec
     train_set: str
@@ -101,18 +101,18 @@ class _Cell(NamedTuple):
 
     @property
     def draw(self) -> tuple[str, int, int]:
-        """What decides the draw."""
+        """The values that determine the draw."""
         return self.train_set, self.shots, self.seed if self.data_seed is None else self.data_seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Planner:
-    """Settles the runs of a study; what several of them share is made once."""
+    """Creates the runs of a study; data that several runs share are computed once."""
 
     study: Study
     suite: Suite
     groups: Mapping[str, Mapping[str, list[Example]]]  # train sets by label
-    hashes: Mapping[str, str]  # of whole train sets
+    hashes: Mapping[str, str]  # hashes of whole train sets
     recipes: Mapping[ModelSpec, Recipe]
     draws: dict[tuple[str, int, int], Draw] = field(default_factory=dict)
 
@@ -120,7 +120,7 @@ class _Planner:
         drawn = self._draw(cell)
         pattern = pattern_for(self.suite, self.suite.train_sets[cell.train_set], cell.pattern)
         draw_hash = drawn.hash
-        if callable(pattern.text):  # its source does not say all: what it writes does
+        if callable(pattern.text):  # the source of a function is not enough: include its output
             draw_hash = content_hash([drawn.hash, render(pattern, drawn.examples, cell.train_set).hash])
         spec = RunSpec(
             name=self._name(cell),
@@ -137,11 +137,11 @@ class _Planner:
             recipe=self.recipes[cell.model],
             evaluation=self.study.evaluation,
         )
-        schedule_of(spec)  # a step beyond the end is an error now, not after an hour
+        schedule_of(spec)  # report a step beyond the end now, not after an hour
         return PlannedRun(spec=spec, draw=drawn)
 
     def _draw(self, cell: _Cell) -> Draw:
-        """The shots; runs of several models share them."""
+        """Return the shots; runs of several models share them."""
         key = cell.draw
         if key not in self.draws:
             self.draws[key] = draw_from(self.groups[cell.train_set], *key, nested=self.study.draw == "nested")
@@ -156,7 +156,7 @@ class _Planner:
 
 
 def select(grid: Grid, only: Sequence[str] = (), shots: Sequence[int] = ()) -> Grid:
-    """The runs whose name, or whose model's, matches, of some sizes."""
+    """Select runs by name or model pattern, and by number of shots."""
     for size in shots:
         if size not in grid.study.shots:
             raise ConfigError(f"--shots {size}: the study has {', '.join(map(str, grid.study.shots))}")
@@ -200,6 +200,6 @@ def _caveats(study: Study) -> tuple[str, ...]:
 
 
 def describe_grid(grid: Grid) -> dict[str, Any]:
-    """What a study would run."""
+    """Describe the runs of a study."""
     runs = [{"run": j.spec.name, "run_id": j.spec.run_id, "steps": schedule_of(j.spec)} for j in grid.jobs]
     return {"study": grid.study.name, "suite": grid.suite.name, "runs": runs, "caveats": list(grid.caveats)}

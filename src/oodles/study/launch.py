@@ -1,4 +1,4 @@
-"""run(): all that is missing of a study, here, in this process or in a pool of workers."""
+"""run(): execute the missing runs of a study, in this process or in a pool of workers."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def run(
     verify: bool = False,
     allow: Sequence[str] = (),
 ) -> Outcome:
-    """Run what is missing of a study; finished runs are skipped, one failure does not stop the rest.
+    """Run the missing parts of a study; finished runs are skipped, and a failed run does not stop the others.
 
     Parameters
     ----------
     study
-        From `load_study`, or what it takes: a TOML file or the name of a shipped study.
+        A `Study` from `load_study`, a TOML file, or the name of a shipped study.
     out
         Folder of the study; the study's own `out` if not given.
     only
@@ -49,13 +49,13 @@ def run(
     shots
         Only runs of these sizes.
     workers
-        Processes that share the runs, each with its part of the cores, and a GPU of its own where there are some.
+        Number of processes that share the runs. Each gets a share of the cores and, if there are GPUs, a GPU.
     retry
         Try failed runs again.
     verify
         Read all records and adapters of done runs; recompute damaged records, refuse damaged adapters.
     allow
-        Codes of audit errors that do not stop the study, beside those the study itself allows.
+        Codes of audit errors that do not stop the study, besides those that the study itself allows.
     """
     study = study if isinstance(study, Study) else load_study(study)
     grid = select(expand(study), only, shots)
@@ -78,9 +78,9 @@ def run(
 
 
 def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
-    """Everything that can be wrong is found before anything is written; then the folder is this study's.
+    """Check everything before writing anything, then claim the folder for this study.
 
-    The slow phases are announced, so that a log does not look hung.
+    Slow phases are announced, so that a log does not look hung.
     """
     check_alone()
     study = grid.study
@@ -90,7 +90,7 @@ def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
     say(f"study {study.name}: {len(grid.jobs)} runs, {done} of them finished before, in {root}; loading torch")
     require_training("oodles run")
     for spec in {job.spec.model: job.spec for job in grid.jobs}.values():
-        model_path(spec.model)  # a model that is not there is an error now, not after the first run
+        model_path(spec.model)  # report a missing model now, not after the first run
     say(f"study {study.name}: auditing the data")
     audit = audit_grid(grid, notes=False)
     allowed = (*study.allow, *allow)
@@ -100,14 +100,14 @@ def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
     check_members(folder, members)
     with folder.locked():
         claim_folder(folder, study.name, grid.suite.name, ids, suite_file=grid.suite.file)
-        check_members(folder, members)  # of what was rewritten, too
+        check_members(folder, members)  # again, because study.json may have been rewritten
         plan_runs(folder, [job.spec.name for job in grid.jobs])
         mend_members(folder, members)
         write_json(folder.audit, {**audit.as_dict(), "allowed": list(allowed)})
 
 
 def check_place(grid: Grid, root: Path) -> list[str]:
-    """Refuse a folder that is not this study's, or holds other runs under its names; the runs' ids."""
+    """Refuse a folder of another study, or one with other runs under the same names; return the runs' ids."""
     ids = [job.spec.run_id for job in grid.jobs]
     folder = StudyFolder(root)
     check_folder(folder, grid.study.name, grid.suite.name, ids)
@@ -118,6 +118,6 @@ def check_place(grid: Grid, root: Path) -> list[str]:
 
 
 def members_of(grid: Grid) -> list[Members]:
-    """Who belongs to each test set that a study evaluates."""
+    """Return the members of each test set that a study evaluates."""
     specs = {(job.spec.pattern.name, job.spec.train_set): job.spec for job in grid.jobs}.values()
     return [test_set.members for spec in specs for test_set in grid.test_sets(spec)]

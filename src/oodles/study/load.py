@@ -1,4 +1,4 @@
-"""study.toml -> a frozen `Study`, with what is given on the command line on top.
+"""Read study.toml into a frozen `Study`, with overrides from the command line.
 
 oodles check study.toml
 oodles run study.toml --set train.epochs=5
@@ -58,7 +58,7 @@ class _File:
 
 
 def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
-    """Read a study file, or one that is shipped, by its name.
+    """Read a study file, or a shipped study by its name.
 
     Parameters
     ----------
@@ -105,13 +105,13 @@ def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
 
 
 def shipped_studies() -> list[str]:
-    """Names of the studies in the package."""
+    """Return the names of the shipped studies."""
     folder = resources.files("oodles.study") / "studies"
     return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
 
 
 def find_study(source: str | Path) -> Path:
-    """A study's file: a path as given, or a shipped name."""
+    """Return the file of a study: a path as given, or a shipped name."""
     path = Path(source)
     if path.is_file():
         return path
@@ -125,7 +125,7 @@ def find_study(source: str | Path) -> Path:
 
 
 def _apply(raw: dict[str, Any], override: str) -> None:
-    """Put one --set key=value into the raw file."""
+    """Apply one --set key=value to the raw file."""
     key, equals, text = override.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts):
@@ -133,7 +133,7 @@ def _apply(raw: dict[str, Any], override: str) -> None:
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        value = text.strip()  # an unquoted word is a text
+        value = text.strip()  # an unquoted word is a string
     table = raw
     for part in parts[:-1]:
         table = table.setdefault(part, {})
@@ -143,11 +143,11 @@ def _apply(raw: dict[str, Any], override: str) -> None:
 
 
 SEED = "expected 0 to 4294967295"
-LEAST = defaultdict(float, polynomial=1e-7)  # where that schedule ends
+LEAST = defaultdict(float, polynomial=1e-7)  # the final learning rate of that schedule
 
 
 def _is_seed(seed: int) -> bool:
-    """What numpy takes, whose generator the Trainer seeds."""
+    """Whether numpy accepts the seed, because the Trainer seeds numpy's generator."""
     return 0 <= seed < 2**32
 
 
@@ -162,7 +162,7 @@ def _own_seeds(recipe: Recipe) -> dict[str, int]:
 
 
 def _check_ranges(file: _File, where: str) -> None:
-    """What a type cannot say."""
+    """Check ranges that a type cannot express."""
     train, lora, evaluation = file.train, file.lora, file.eval
     rules = [
         (file.reported_gpu_hours is None or file.reported_gpu_hours > 0, ": reported_gpu_hours must be positive"),

@@ -1,4 +1,4 @@
-"""Workers that share the runs of a study on this machine: each has cores, and a GPU, of its own."""
+"""Workers that share the runs of a study on this machine, each with its own cores and GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from oodles.study.worker import Outcome, Policy, run_missing
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a worker has to itself."""
+    """The resources of one worker."""
 
     threads: int
     device: str | None  # for CUDA_VISIBLE_DEVICES
@@ -35,7 +35,7 @@ class Share:
 
 
 def shares(workers: int, cores: int, devices: Sequence[str]) -> tuple[Share, ...]:
-    """Cores and devices, handed out evenly; more workers than devices take turns on them.
+    """Distribute cores and devices evenly; if there are more workers than devices, workers share devices.
 
     >>> shares(3, 8, ("0", "1"))
     (Share(threads=2, device='0'), Share(threads=2, device='1'), Share(threads=2, device='0'))
@@ -50,7 +50,7 @@ def _cores() -> int:
 
 
 def visible_devices() -> tuple[str, ...]:
-    """Ids of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES spells them."""
+    """Return the ids of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES spells them."""
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     if setting is not None:
         return tuple(d for d in setting.split(",") if d.strip())
@@ -61,7 +61,7 @@ def visible_devices() -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class _Worker:
-    """A process, and what it tells through a pipe that nobody else holds: each sees when the other has ended."""
+    """A process and its pipe. Only the two ends hold the pipe, so each notices when the other has ended."""
 
     process: BaseProcess
     told: Connection
@@ -69,7 +69,7 @@ class _Worker:
 
 
 def run_in_workers(grid: Grid, root: Path, workers: int, how: Policy) -> Outcome:
-    """All that is missing, by several processes; they find their work by its locks, as strangers would."""
+    """Execute the missing runs with several processes, which coordinate only through the runs' locks."""
     from oodles.study.preview import work_of
 
     work = work_of(grid, root)  # before the first lock is taken
@@ -91,7 +91,7 @@ def run_in_workers(grid: Grid, root: Path, workers: int, how: Policy) -> Outcome
                 progress.finish(f"study {grid.study.name}: all runs are done")
         finally:
             for worker in pool:
-                worker.told.close()  # one that still tells something sees that nobody listens, and stops
+                worker.told.close()  # a worker that still sends notices the closed pipe and stops
             for worker in pool:
                 if worker.outcome is None and worker.process.is_alive():
                     worker.process.terminate()
@@ -103,14 +103,14 @@ def run_in_workers(grid: Grid, root: Path, workers: int, how: Policy) -> Outcome
 
 
 def _listen(pool: Sequence[_Worker], progress: Progress, stop: Stop) -> None:
-    """Until every worker has ended."""
+    """Process messages until every worker has ended."""
     open_ends = {worker.told: worker for worker in pool}
     stopping = False
     while open_ends:
         if stop and not stopping:
             stopping = True
             for worker in pool:
-                worker.process.terminate()  # politely: a worker ends at its next safe moment
+                worker.process.terminate()  # SIGTERM: a worker stops at its next safe point
         for end in wait(list(open_ends), timeout=0.2):
             receiver = cast(Connection, end)
             try:
@@ -129,7 +129,7 @@ def _listen(pool: Sequence[_Worker], progress: Progress, stop: Stop) -> None:
 
 
 def _check_ends(pool: Sequence[_Worker], root: Path) -> None:
-    """A worker that crashed, or ended without telling what it did, is an error."""
+    """Raise an error for a worker that crashed or ended without an outcome."""
     for number, worker in enumerate(pool, start=1):
         code = worker.process.exitcode or 0
         if code == 0 and worker.outcome is not None:
@@ -144,7 +144,7 @@ def _check_ends(pool: Sequence[_Worker], root: Path) -> None:
 
 
 def _together(outcomes: Sequence[Outcome], root: Path, stopped: int) -> Outcome:
-    """What one worker did is no longer missing, held or skipped for the others."""
+    """Merge the outcomes: a run that one worker finished is not missing, held or skipped for the others."""
     done = [name for o in outcomes for name in o.done]
     failed = dict(pair for o in outcomes for pair in o.failed)
     settled = {*done, *failed}
@@ -164,27 +164,27 @@ def _together(outcomes: Sequence[Outcome], root: Path, stopped: int) -> Outcome:
 
 
 def _work(study: Study, names: Sequence[str], root: Path, how: Policy, pipe: Connection) -> None:
-    """One worker: a process of its own, which knows its cores and device from the environment."""
+    """Run one worker process; its cores and device come from the environment."""
     try:
         with stop_on_signals() as stop:
 
             def tell(heard: Any) -> None:
                 if not _sent(pipe, heard):
-                    stop.number = stop.number or signal.SIGHUP  # whoever started us is gone
+                    stop.number = stop.number or signal.SIGHUP  # the parent process is gone
 
             grid = select(expand(study), names)
             _sent(pipe, run_missing(grid, root, how, tell, stop))
     except OodlesError as error:
         _sent(pipe, error)
     except KeyboardInterrupt:
-        pass  # whoever started us says it
+        pass  # the parent process reports it
     finally:
         pipe.close()
         settle_streams()
 
 
 def _sent(pipe: Connection, what: Any) -> bool:
-    """Whether somebody listens."""
+    """Send a message; return whether the parent still listens."""
     try:
         pipe.send(what)
     except OSError:
@@ -194,7 +194,7 @@ def _sent(pipe: Connection, what: Any) -> bool:
 
 @contextmanager
 def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """For the processes that are started inside."""
+    """Set environment variables for processes started in this context."""
     before = {key: os.environ.get(key) for key in variables}
     os.environ.update(variables)
     try:

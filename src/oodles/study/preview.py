@@ -1,4 +1,4 @@
-"""What `oodles run` would do now, run by run, decided by what decides it there; nothing is written."""
+"""Preview what `oodles run` would do with each run, with the same decisions; nothing is written."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ Evaluation = tuple[int, str]  # step and test set
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Would:
-    """What would become of a run."""
+    """The planned action for a run."""
 
     run: str
-    action: str  # skip, train, train again, resume, score; leave, refuse: nothing is done, see the reason
+    action: str  # skip, train, train again, resume, score; leave, refuse: no action, see the reason
     reason: str = ""
-    missing: frozenset[Evaluation] = frozenset()  # what would be evaluated, or taken over
-    taken: frozenset[str] = frozenset()  # of step 0: test sets whose scores another run has
-    untrained: tuple[int, ...] = ()  # steps whose adapter would be made
-    steps: int = 0  # of the optimiser
+    missing: frozenset[Evaluation] = frozenset()  # evaluations that would be computed or reused
+    taken: frozenset[str] = frozenset()  # test sets whose scores at step 0 come from another run
+    untrained: tuple[int, ...] = ()  # steps whose adapters would be written
+    steps: int = 0  # optimiser steps
 
     @property
     def works(self) -> bool:
@@ -46,7 +46,7 @@ class Would:
 
 
 def preview(grid: Grid, root: Path, how: Policy) -> tuple[Would, ...]:
-    """Every run of a grid, as one process would go through them; a run that would be tried is taken to succeed."""
+    """Preview every run of a grid, as one process would execute them, assuming that attempted runs succeed."""
     folders = [StudyFolder(root).run(job.spec.name) for job in grid.jobs]
     planned: list[Would] = []
     for job, folder in zip(grid.jobs, folders, strict=True):
@@ -61,13 +61,13 @@ def preview(grid: Grid, root: Path, how: Policy) -> tuple[Would, ...]:
 
 
 def work_of(grid: Grid, root: Path) -> float:
-    """The work of what is missing now, in prompt characters scored, for the time left; 0 if that cannot be told.
+    """Return the missing work in prompt characters scored, to estimate the time left; 0 if it is unknown.
 
-    Records are not read, so that damage which `--verify` would find is not counted.
+    Records are not read, so damage that `--verify` would find is not counted.
     """
     try:
         planned = preview(grid, root, Policy())
-    except (StoreError, OSError):  # told by whoever does the work
+    except (StoreError, OSError):  # the worker reports it
         return 0.0
     work = 0.0
     for job, would in zip(grid.jobs, planned, strict=True):
@@ -107,7 +107,7 @@ def _would(
 def _taken(
     job: PlannedRun, grid: Grid, missing: set[Evaluation], folders: Sequence[RunFolder], earlier: Sequence[Would]
 ) -> frozenset[str]:
-    """Test sets whose scores of the untrained model a run would take over: of the first run that has any by then."""
+    """Return the test sets whose step 0 scores would be reused from the first run that has any by then."""
     wanted = _hashes(grid, job)
     for place, (other, folder) in enumerate(zip(grid.jobs, folders, strict=True)):
         if other.spec.model != job.spec.model:

@@ -1,4 +1,4 @@
-"""A budget as tables, lines and plain data."""
+"""Format a budget as tables, lines and plain data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oodles.study.devices import ASSUMED, USABLE, Hours
 
 
 def describe_budget(budget: Budget, status: Mapping[str, str]) -> dict[str, Any]:
-    """All of it as plain data; what is not known is None."""
+    """Return the budget as plain data; unknown values are None."""
     left = total(run.left for run in budget.runs)
     names = ("model", "train_set", "pattern", "shots")
     runs = [
@@ -59,7 +59,7 @@ def _plain_memory(memory: Memory) -> dict[str, int]:
 
 
 def table_of_counts(budget: Budget) -> tuple[list[str], list[list[str]]]:
-    """Columns and cells: what is counted, per run."""
+    """Return columns and cells of the counts per run."""
     columns = ["runs", "steps", "evaluations", "prompts", "prompt tokens", "computed", "training tokens"]
     cells = []
     for row in rows(budget):
@@ -69,7 +69,7 @@ def table_of_counts(budget: Budget) -> tuple[list[str], list[list[str]]]:
 
 
 def table_of_estimates(budget: Budget) -> tuple[list[str], list[list[str]]]:
-    """Columns and cells: what is estimated, per run."""
+    """Return columns and cells of the estimates per run."""
     columns = ["arithmetic", "time", "memory", "disk"]
     cells = [
         [
@@ -84,7 +84,7 @@ def table_of_estimates(budget: Budget) -> tuple[list[str], list[list[str]]]:
 
 
 def table_of_gpus(budget: Budget) -> tuple[list[str], list[list[str]]]:
-    """Columns and cells: hours of each kind of GPU, and what does not fit; no rows where nothing can be said."""
+    """Return columns and cells: hours per kind of GPU, and models that do not fit; no rows if nothing is known."""
     columns = ["GPU", "memory", "rate", "GPU-hours", "range", "of runs that fit", "do not fit on one device"]
     runs = Counter(run.group[0] for run in budget.runs)
     cells = [
@@ -105,7 +105,7 @@ def table_of_gpus(budget: Budget) -> tuple[list[str], list[list[str]]]:
 
 
 def _rounded(hours: float) -> str:
-    """Two digits: it is an estimate.
+    """Round to two digits, because it is an estimate.
 
     >>> _rounded(1234.5), _rounded(0.0123), _rounded(0)
     ('1,200', '0.012', '0')
@@ -114,7 +114,7 @@ def _rounded(hours: float) -> str:
 
 
 def gpu_lines(budget: Budget) -> list[str]:
-    """What the hours of GPUs rest on, and how they compare with what the study is said to have taken."""
+    """Return lines on the assumptions of the GPU hours, and a comparison with the reported hours."""
     if not budget.gpus:
         return []
     low, assumed, high = (round(100 * share) for share in ASSUMED)
@@ -136,7 +136,7 @@ def gpu_lines(budget: Budget) -> list[str]:
 
 
 def _with_groups(budget: Budget, columns: list[str], cells: list[list[str]]) -> tuple[list[str], list[list[str]]]:
-    """Which runs a row is about, put before its cells; the pattern only if there are several."""
+    """Put the group of runs before the cells of a row; the pattern only if there are several."""
     groups = [row.group for row in rows(budget)]
     shown = [0, 1, 3] if len({group[2] for group in groups}) == 1 else [0, 1, 2, 3]
     names = [("model", "train set", "pattern", "shots")[k] for k in shown]
@@ -144,7 +144,7 @@ def _with_groups(budget: Budget, columns: list[str], cells: list[list[str]]) -> 
 
 
 def _range(numbers: Sequence[int]) -> str:
-    """What runs have, exactly.
+    """Format the exact range of values over runs.
 
     >>> _range([20, 15, 15]), _range([1200, 1200])
     ('15 to 20', '1,200')
@@ -154,7 +154,7 @@ def _range(numbers: Sequence[int]) -> str:
 
 
 def sum_lines(budget: Budget) -> list[str]:
-    """The whole study in one line; and what is left of it, if some of it is there."""
+    """Return one line for the whole study, and one for the missing part if some of it is finished."""
     lines = [f"whole study: {_sum([run.cost for run in budget.runs])}"]
     left = [run.left for run in budget.runs if run.left.evaluations or run.left.taken_over or run.left.steps]
     return lines + ([f"left to run: {_sum(left)}"] if left != [run.cost for run in budget.runs] else [])
@@ -171,7 +171,7 @@ def _sum(runs: Sequence[Cost]) -> str:
 
 
 def basis_lines(budget: Budget) -> list[str]:
-    """What the estimates rest on."""
+    """Return lines on the assumptions of the estimates."""
     low, high = (round(100 * share) for share in UTILISATION)
     timed = "; ".join(f"{label} {in_units(rate, 'FLOP')}/s" for label, rate in budget.rates.items())
     process = " and the process with its packages and data" if budget.device == "cpu" else ""
@@ -190,7 +190,7 @@ def time_range(cost: Cost) -> str:
 
 
 def in_units(value: float, unit: str) -> str:
-    """Three digits with the unit's prefix.
+    """Format a value with three digits and the unit's prefix.
 
     >>> in_units(1_234_567, "B"), in_units(12.3e12, "FLOP"), in_units(512, "B")
     ('1.23 MB', '12.3 TFLOP', '512 B')

@@ -1,4 +1,4 @@
-"""Test sets and shots counted in a model's tokens, or by characters where its tokenizer is not here."""
+"""Count test sets and shots in a model's tokens, or by characters if its tokenizer is not available."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from oodles.model.tokens import encode_once
 from oodles.runs.train import Candidates, encode_shots
 from oodles.study.footprint import Footprint
 
-CHARACTERS_PER_TOKEN = 4.3  # of English prompts, where the tokenizer is not here
+CHARACTERS_PER_TOKEN = 4.3  # for English prompts, if the tokenizer is not available
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetSize:
-    """A rendered set as a model reads it."""
+    """The size of a rendered set for a model."""
 
     prompts: int
     answers: int
     tokens: int
-    computed: int  # a shared beginning counts once
+    computed: int  # a shared prefix counts once
     batch: tuple[int, int]  # rows of the largest batch, and their length
 
 
@@ -34,11 +34,11 @@ Sizes = dict[tuple[str, str], SetSize]  # by name and hash of the rendered set
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reader:
-    """Counts tokens with a model's tokenizer, or by characters if the model is not here; every set once."""
+    """Counts tokens with a model's tokenizer, or by characters if it is not available; each set once."""
 
     batch_tokens: int
     tokenizer: Any = None
-    limit: int | None = None  # of tokens
+    limit: int | None = None  # token limit
     footprint: Footprint | None = None
     known: Sizes = field(default_factory=dict)
 
@@ -48,7 +48,7 @@ class Reader:
         return self.known[key]
 
     def _measure(self, prompts: PromptSet) -> SetSize:
-        if self.tokenizer is None:  # characters share beginnings as tokens would
+        if self.tokenizer is None:  # characters share prefixes as tokens would
             each, sequences = CHARACTERS_PER_TOKEN, _characters(prompts)
             tokens = len(sequences.tokens)
         else:

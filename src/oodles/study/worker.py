@@ -1,6 +1,6 @@
-"""Go through the runs of a study and make what is missing; others may work on the same folder.
+"""Execute the missing runs of a study, while other processes may work on the same folder.
 
-What is there is looked up again for each run, step and test set; a run is written by whoever holds its lock.
+Results are looked up again for each run, step and test set. A run is written only by the process that holds its lock.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ Choice = Literal["skip", "failed before", "run"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a study's runs."""
+    """The outcome of a study's runs."""
 
     out: Path
-    done: tuple[str, ...] = ()  # finished now
-    skipped: tuple[str, ...] = ()  # finished before
+    done: tuple[str, ...] = ()  # finished by this call
+    skipped: tuple[str, ...] = ()  # finished earlier
     failed: tuple[tuple[str, str], ...] = ()  # name and reason
-    failed_before: tuple[tuple[str, str], ...] = ()  # not tried again
-    held: tuple[tuple[str, str], ...] = ()  # name, and who holds its lock
-    refused: tuple[tuple[str, str], ...] = ()  # name, and what must be mended or removed first
-    stopped: int = 0  # the signal that ended it before its time
+    failed_before: tuple[tuple[str, str], ...] = ()  # failed earlier, not tried again
+    held: tuple[tuple[str, str], ...] = ()  # name and holder of the lock
+    refused: tuple[tuple[str, str], ...] = ()  # name, and what must be repaired or removed first
+    stopped: int = 0  # the signal that stopped the study, if any
 
     @property
     def is_whole(self) -> bool:
@@ -52,15 +52,15 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What is done about runs that are settled."""
+    """How to treat finished and failed runs."""
 
-    retry: bool = False  # try failed ones again
-    verify: bool = False  # read all records and adapters of done ones, and recompute damaged records
+    retry: bool = False  # retry failed runs
+    verify: bool = False  # read all records and adapters of done runs, and recompute damaged records
 
 
 @dataclass(slots=True)
 class _Tally:
-    """An outcome in the making."""
+    """An outcome while it is collected."""
 
     done: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -83,7 +83,7 @@ class _Tally:
 
 
 def check_alone() -> None:
-    """Refuse a launcher of several processes for one training: here a run is trained by one process."""
+    """Refuse a launcher that starts several processes: a run is trained by one process."""
     size = os.environ.get("WORLD_SIZE", "").strip()
     if size and not size.isdigit():
         raise ConfigError(f"oodles run: WORLD_SIZE is '{size}', expected a number; unset it")
@@ -95,10 +95,10 @@ def check_alone() -> None:
 
 
 def run_missing(grid: Grid, root: Path, how: Policy, listen: Listener, stop: Stop) -> Outcome:
-    """Go through the runs; each is made by whoever holds its lock.
+    """Execute the runs whose lock this process can take.
 
-    A run that failed, or whose folder is damaged beyond what the study can rewrite, does not stop the others; a disk
-    that cannot be written to does.
+    A run that fails, or whose folder is damaged beyond repair by the study, does not stop the others. A disk that
+    cannot be written to does.
     """
     tally = _Tally()
     folders = [StudyFolder(root).run(job.spec.name) for job in grid.jobs]
@@ -120,7 +120,7 @@ def run_missing(grid: Grid, root: Path, how: Policy, listen: Listener, stop: Sto
 
 
 def _make(task: RunTask, how: Policy, tally: _Tally) -> None:
-    """Make one run if it is not settled and nobody else holds its lock."""
+    """Execute one run unless it is settled or another process holds its lock."""
     folder = task.folder
     if _settled(task, how, tally):
         return
@@ -129,12 +129,12 @@ def _make(task: RunTask, how: Policy, tally: _Tally) -> None:
         tally.held.append((folder.name, str(holder)))
         return
     try:
-        if _settled(task, how, tally):  # somebody finished it in the meantime
+        if _settled(task, how, tally):  # another process finished it in the meantime
             return
         reason = _try(task, how.verify)
     finally:
         release(folder.lock)
-    free_memory()  # before the next model is loaded; out here no traceback holds this one
+    free_memory()  # before the next model is loaded; here, no traceback references this one
     if reason is None:
         tally.done.append(folder.name)
     else:
@@ -143,7 +143,7 @@ def _make(task: RunTask, how: Policy, tally: _Tally) -> None:
 
 
 def _settled(task: RunTask, how: Policy, tally: _Tally) -> bool:
-    """Whether there is nothing to do for a run; if so, it is counted."""
+    """Whether a run needs no action; if so, count it."""
     folder = task.folder
     choice, reason = decide(task.spec, task.rendered, folder, how)
     if choice == "skip":
@@ -155,19 +155,19 @@ def _settled(task: RunTask, how: Policy, tally: _Tally) -> bool:
 
 
 def decide(spec: RunSpec, rendered: Sequence[Rendered], folder: RunFolder, how: Policy) -> tuple[Choice, str]:
-    """What is to be done about a run, and why it failed before; a folder that must be mended first is a StoreError."""
+    """Return the action for a run, and why it failed before; a folder that must be repaired raises StoreError."""
     status = folder.status
     check_spec(folder)
     if status == "done" and not missing_of(spec, rendered, folder) and not (how.verify and is_damaged(folder)):
         return "skip", ""
     failure = sidecar(folder.failed) if status == "failed" and not how.retry else None
-    if failure:  # a damaged one says nothing: the run is tried again
+    if failure:  # a damaged file has no reason: the run is tried again
         return "failed before", str(failure.get("reason"))
     return "run", ""
 
 
 def _try(task: RunTask, verify: bool) -> str | None:
-    """Make one run; the reason if it failed."""
+    """Execute one run; return the reason if it failed."""
     from oodles.runs.runner import run_one
 
     folder = task.folder
@@ -184,7 +184,7 @@ def _try(task: RunTask, verify: bool) -> str | None:
         log_line(folder, str(stopped))
         raise
     except StoreError:
-        raise  # the disk's or the folder's fault, not the run's
+        raise  # an error of the disk or the folder, not of the run
     except Exception as error:
         trouble = disk_trouble(error, folder.path)
         if trouble is not None:

@@ -1,1 +1,1 @@
-"""Data: which sets are tested, their examples, and how a prompt reads."""
+"""Data: test sets, their examples, and the patterns that turn examples into prompts."""

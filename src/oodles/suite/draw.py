@@ -1,4 +1,4 @@
-"""Draw the shots of a run: balanced by label, from a seed; the draw is stored with the run, not derived again."""
+"""Draw the shots of a run from a seed, balanced by label. The draw is stored with the run, not repeated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oodles.errors import ConfigError
 
 
 def draw(examples: Sequence[Example], train_set: str, shots: int, data_seed: int, *, nested: bool = False) -> Draw:
-    """`shots` examples in all, the same number of each label.
+    """Draw `shots` examples in total, the same number of each label.
 
     Draws of different sizes are independent: 32 shots are not the first half of 64. With `nested`, the larger draw
     contains the smaller.
@@ -26,7 +26,7 @@ def draw(examples: Sequence[Example], train_set: str, shots: int, data_seed: int
 
 
 def group(examples: Sequence[Example]) -> dict[str, list[Example]]:
-    """A train set by label, in the order of its ids: the draw must not depend on the order of the file."""
+    """Group a train set by label, sorted by id, so that the draw does not depend on the order of the file."""
     by_label: dict[str, list[Example]] = defaultdict(list)
     for example in sorted(examples, key=lambda e: e.id):
         by_label[example.label].append(example)
@@ -36,7 +36,7 @@ def group(examples: Sequence[Example]) -> dict[str, list[Example]]:
 def draw_from(
     by_label: Mapping[str, list[Example]], train_set: str, shots: int, data_seed: int, *, nested: bool = False
 ) -> Draw:
-    """A draw from a set that is grouped already; a grid draws from the same set many times."""
+    """Draw from a grouped set; a grid draws from the same set many times."""
     labels = sorted(by_label)
     if shots % len(labels):
         raise ConfigError(
@@ -59,7 +59,7 @@ def draw_from(
 
 
 def _first_of_each(by_label: Mapping[str, list[Example]], each: int, key: str) -> list[Example]:
-    """The first examples of every label in one shuffled order that no size changes."""
+    """Take the first examples of every label from one shuffled order, which is the same for all sizes."""
     queues = []
     for label in sorted(by_label):
         queue = list(by_label[label])

@@ -1,13 +1,13 @@
-"""A data set of the Hugging Face hub, or the public file that stands in for it -> one Parquet file and its provenance.
+"""Fetch a data set from the Hugging Face hub, or its fallback file, into one Parquet file with its provenance.
 
     DIR/hans/validation.parquet      all columns of the split, with the hub's names of the labels
     DIR/hans/validation.json         where the rows came from: see `Provenance`
 
-What is tried, in this order: the commit that the suite asks for, else the current one; of a repository that is a
-loading script, the Parquet branch that the hub makes of it; if the hub gives no answer, the cache of the Hugging Face
-libraries; the fallback file. With HF_HUB_OFFLINE or HF_DATASETS_OFFLINE only the cache is looked at. A folder laid out
-like a repository of the hub may stand in the place of an id. HF_HOME, HF_ENDPOINT and proxies hold as the libraries
-read them; HF_CACHE_DIR is where `datasets` keeps its tables.
+Sources are tried in this order: the commit that the suite names, else the current commit; for a repository that is a
+loading script, the hub's Parquet branch; if the hub does not answer, the cache of the Hugging Face libraries; the
+fallback file. With HF_HUB_OFFLINE or HF_DATASETS_OFFLINE only the cache is used. The id may also be a folder that is
+laid out like a hub repository. The libraries honour HF_HOME, HF_ENDPOINT and proxies as usual; `datasets` keeps its
+tables in HF_CACHE_DIR, if that is set.
 """
 
 from __future__ import annotations
@@ -39,31 +39,31 @@ from oodles.errors import DataError, DiskError, MissingExtraError, StoreError, m
 from oodles.suite.load import list_suites
 from oodles.trouble import disk_errors
 
-CONVERTED = "refs/convert/parquet"  # the branch on which the hub keeps its own Parquet copy of a repository
+CONVERTED = "refs/convert/parquet"  # the branch with the hub's own Parquet copy of a repository
 CONVERTED_FILE = re.compile(r"(?P<config>[^/]+)/(?P<split>[^/]+)/\d{4,}\.parquet")
-PLAIN_SPLITS = {"train", "validation", "test"}  # what `datasets` can tell apart by the names of folders alone
-SPLIT_NAME = re.compile(r"(?:^|\+)([\w.-]+)")  # in train, train[:100] or train+test
+PLAIN_SPLITS = {"train", "validation", "test"}  # splits that `datasets` recognises from folder names alone
+SPLIT_NAME = re.compile(r"(?:^|\+)([\w.-]+)")  # the split names in train, train[:100] or train+test
 COMMIT = re.compile(r"[0-9a-f]{40}")
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 OFF_SWITCHES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
 
-PATIENCE = 10.0  # seconds in which the hub must answer the first request; left alone, the libraries retry for 23
-STALL = 30.0  # seconds without a byte after which a download is given up
-SAY_EVERY = 5.0  # seconds between two lines about a download
-MAX_BYTES = 2**30  # of a fallback file
+PATIENCE = 10.0  # seconds to wait for the hub's first answer; by default the libraries retry for 23
+STALL = 30.0  # seconds without data before a download is aborted
+SAY_EVERY = 5.0  # seconds between two progress lines of a download
+MAX_BYTES = 2**30  # limit for a fallback file
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Where the rows of a Parquet file came from; kept as JSON beside it."""
+    """The origin of the rows of a Parquet file; stored as JSON beside it."""
 
     hub: str
     config: str | None
     split: str
-    asked_revision: str | None  # what the suite said
-    revision: str | None  # the commit on the hub; None: from a fallback or a folder, or the cache does not know it
+    asked_revision: str | None  # the revision that the suite names
+    revision: str | None  # commit on the hub; None for a fallback or a folder, or if the cache does not record it
     origin: str  # "hub", "hub refs/convert/parquet", the url of the fallback, or the folder
     rows: int
     sha256: str  # of the Parquet file
@@ -71,18 +71,18 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rows:
-    """The rows of a split as a `datasets.Dataset`, and where they were."""
+    """The rows of a split as a `datasets.Dataset`, and their origin."""
 
     dataset: Any
     origin: str
     revision: str | None = None
 
 
-_Way = tuple[str, Callable[[], _Rows]]  # a way to the rows, with the name it has in messages
+_Way = tuple[str, Callable[[], _Rows]]  # a source of the rows: its name in messages, and a function that loads them
 
 
 class _FailedError(Exception):
-    """One way to the rows did not work: its text says why, `instead` what to try next."""
+    """A source of the rows failed: the text gives the reason, `instead` the sources to try next."""
 
     def __init__(self, reason: str, *instead: _Way) -> None:
         super().__init__(reason)
@@ -90,13 +90,13 @@ class _FailedError(Exception):
 
 
 class _UnreachableError(_FailedError):
-    """The hub gave no answer."""
+    """The hub did not answer."""
 
 
 def bring(source: Source, target: Path, where: str, say: Say) -> Provenance:
-    """Write the rows of a hub data set to `target`, with their provenance beside it; both whole or not at all.
+    """Write the rows of a hub data set to `target`, with their provenance beside it; both are complete or absent.
 
-    `where` names the set in messages, e.g. "nli/snli". Everything that was tried in vain is named in one DataError.
+    `where` names the set in messages, e.g. "nli/snli". If every source fails, one DataError lists all of them.
     """
     if not source.hub or not source.split:
         raise DataError(f"{where}: source has hub {source.hub!r} and split {source.split!r}; expected both")
@@ -105,7 +105,7 @@ def bring(source: Source, target: Path, where: str, say: Say) -> Provenance:
 
 
 def provenance_of(target: Path) -> Provenance | None:
-    """What is written beside a Parquet file about its rows; None if nothing is."""
+    """Read the provenance stored beside a Parquet file; None if there is none."""
     path = target.with_suffix(".json")
     if not path.is_file():
         return None
@@ -123,7 +123,7 @@ def provenance_of(target: Path) -> Provenance | None:
 
 
 def matches(provenance: Provenance, source: Source) -> bool:
-    """Whether a file holds what a source asks for."""
+    """Whether a stored file matches the requested source."""
     fetched = (provenance.hub, provenance.config, provenance.split, provenance.asked_revision)
     return fetched == (source.hub, source.config, source.split, source.revision)
 
@@ -132,7 +132,7 @@ def matches(provenance: Provenance, source: Source) -> bool:
 
 
 def _find(source: Source, hub: str, target: Path, where: str, say: Say) -> _Rows:
-    """The first way to the rows that works; if none does, one error that names them all."""
+    """Load the rows from the first source that works; if all fail, raise one error that names them."""
     off = None if Path(hub).is_dir() else _switched_off()
     ways, failures = _ways(source, hub, target, where, say), []
     advice = "check the set's source in the suite"
@@ -154,7 +154,7 @@ def _find(source: Source, hub: str, target: Path, where: str, say: Say) -> _Rows
 
 
 def _ways(source: Source, hub: str, target: Path, where: str, say: Say) -> list[_Way]:
-    """What to try, in this order; some of it names further ways when it fails."""
+    """List the sources in the order they are tried; some add further sources when they fail."""
     off, fallback = _switched_off(), source.fallback
     ways: list[_Way] = []
     if Path(hub).is_dir():
@@ -178,12 +178,12 @@ def _carry(where: str) -> str:
 
 
 def _from_folder(source: Source, hub: str) -> _Rows:
-    """A folder laid out like a repository; absolute, so that none can be taken for one of the library's own loaders."""
+    """Load a folder laid out like a repository; an absolute path cannot match one of the library's loaders."""
     return _Rows(dataset=_load(str(Path(hub).resolve()), source.config, source), origin=hub)
 
 
 def _from_hub(source: Source, hub: str, where: str, say: Say) -> _Rows:
-    """Exactly one commit: the one asked for, or the one that is current now."""
+    """Load exactly one commit: the requested one, or the current one."""
     if not HUB_ID.fullmatch(hub):
         raise _FailedError("no such folder, and not an id such as org/name")
     commit, files = _ask(source, hub, source.revision)
@@ -192,14 +192,14 @@ def _from_hub(source: Source, hub: str, where: str, say: Say) -> _Rows:
         raise _FailedError("a loading script, which `datasets` no longer runs", converted)
     say(f"{where}: {hub} at commit {commit[:12]}")
     if source.revision and "README.md" not in files and any(map(CONVERTED_FILE.fullmatch, files)):
-        dataset = _load_converted(source, hub, commit, files)  # a commit of the converted branch was asked for
+        dataset = _load_converted(source, hub, commit, files)  # the suite names a commit of the converted branch
     else:
         dataset = _load(hub, source.config, source, revision=commit)
     return _Rows(dataset=_at(commit, dataset), origin="hub", revision=commit)
 
 
 def _from_converted(source: Source, hub: str, where: str, say: Say) -> _Rows:
-    """The Parquet copy that the hub itself has made of a repository."""
+    """Load the hub's own Parquet copy of a repository."""
     commit, files = _ask(source, hub, CONVERTED)
     say(f"{where}: {hub} is a loading script; its Parquet branch at commit {commit[:12]}")
     dataset = _load_converted(source, hub, commit, files)
@@ -207,7 +207,7 @@ def _from_converted(source: Source, hub: str, where: str, say: Say) -> _Rows:
 
 
 def _load_converted(source: Source, hub: str, commit: str, files: Sequence[str]) -> Any:
-    """Load <config>/<split>/0000.parquet ...: configurations are folders here, `datasets` knows none by its name."""
+    """Load <config>/<split>/0000.parquet ...: configurations are folders, whose names `datasets` does not know."""
     configs = sorted({path.split("/")[0] for path in files if path.endswith(".parquet")})
     config = source.config or (configs[0] if len(configs) == 1 else None)
     if config not in configs:
@@ -217,15 +217,15 @@ def _load_converted(source: Source, hub: str, commit: str, files: Sequence[str])
     splits, wanted = {m["split"] for m in parts}, SPLIT_NAME.findall(str(source.split))
     if parts and not set(wanted) <= splits:
         raise _FailedError(f"it holds the splits {', '.join(sorted(splits))}, not '{source.split}'")
-    if len(configs) == 1 and splits <= PLAIN_SPLITS:  # also the layout of former days, <config>/hans-validation.parquet
+    if len(configs) == 1 and splits <= PLAIN_SPLITS:  # also covers the former layout, <config>/hans-validation.parquet
         return _load(hub, None, source, revision=commit)
     chosen = {name: [m[0] for m in parts if m["split"] == name] for name in wanted}
     return _load(hub, None, source, revision=commit, data_files=chosen)
 
 
 def _from_cache(source: Source, hub: str) -> _Rows:
-    """What the libraries have kept of a data set; nothing is asked of the network."""
-    # a converted branch is kept under the name "default", whatever the suite calls the configuration
+    """Load a data set from the libraries' cache, without network access."""
+    # the cache stores a converted branch as "default", whatever the suite calls the configuration
     names = dict.fromkeys([source.config, source.config and "default"])
     reason = f"'{hub}' is not in the cache"
     for name in names:
@@ -248,20 +248,20 @@ def _from_cache(source: Source, hub: str) -> _Rows:
 
 
 def _load_cached(hub: str, config: str | None, source: Source) -> Any:
-    """The very commit that is asked for, if it is there; else the latest, the only one `load_dataset` looks for."""
+    """Load the requested commit if it is cached; else the latest, which is the only one `load_dataset` looks for."""
     from datasets.packaged_modules.cache.cache import Cache
 
     if source.revision and COMMIT.fullmatch(source.revision):
         location = {"cache_dir": _tables(), "repo_id": hub, "dataset_name": hub.split("/")[-1], "version": "0.0.0"}
         try:
             return Cache(config_name=config, hash=source.revision, **location).as_dataset(split=source.split)
-        except Exception as error:  # not there, or not whole
+        except Exception as error:  # missing or incomplete
             logging.getLogger(__name__).debug("%s: %s", hub, error)
     return _load(hub, config, source)
 
 
 def _is_converted(hub: str, commit: str | None, config: str | None) -> bool:
-    """Whether a commit in the cache is of the hub's own Parquet branch, and of this configuration only."""
+    """Whether a cached commit belongs to the hub's Parquet branch and holds this configuration only."""
     from huggingface_hub import constants
 
     folder = Path(constants.HF_HUB_CACHE) / f"datasets--{hub.replace('/', '--')}" / "snapshots" / str(commit)
@@ -274,7 +274,7 @@ def _is_converted(hub: str, commit: str | None, config: str | None) -> bool:
 
 
 def _ask(source: Source, hub: str, revision: str | None) -> tuple[str, list[str]]:
-    """The commit that a revision is, and the files it holds: one request that fails soon if the hub is out of reach."""
+    """Resolve a revision to its commit and files, with one request that fails fast if the hub is unreachable."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -299,7 +299,7 @@ def _ask(source: Source, hub: str, revision: str | None) -> tuple[str, list[str]
         raise _FailedError(_reason(error)) from None
     except HfHubHTTPError as error:
         raise _UnreachableError(f"{api.endpoint} answers {error.response.status_code}", cache) from None
-    except Exception as error:  # the network's errors have other types in every version of the libraries
+    except Exception as error:  # network errors have different types in every version of the libraries
         away = f"{api.endpoint} cannot be reached ({_reason(error)})"
         if _ONE_ATTEMPT:
             _ASKED[api.endpoint] = away
@@ -310,7 +310,7 @@ def _ask(source: Source, hub: str, revision: str | None) -> tuple[str, list[str]
 
 
 def within(seconds: float, call: Callable[[], Any]) -> Any:
-    """The result of a call, or a TimeoutError: looking up a name and trying many addresses heed no timeout."""
+    """Return the result of a call, or raise TimeoutError: DNS lookups and address retries ignore timeouts."""
     answer: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
 
     def run() -> None:
@@ -329,8 +329,8 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
     return value
 
 
-_ASKED: dict[str, str] = {}  # by endpoint: why it gives no answer; empty if it does
-_ONE_ATTEMPT: list[float] = []  # seconds, innermost last
+_ASKED: dict[str, str] = {}  # by endpoint: why it does not answer; empty if it does
+_ONE_ATTEMPT: list[float] = []  # timeouts in seconds, innermost last
 
 
 def _patience() -> float:
@@ -339,7 +339,7 @@ def _patience() -> float:
 
 @contextmanager
 def one_attempt(seconds: float) -> Iterator[None]:
-    """Inside, the first request to a hub decides for all, and it must be answered in so many seconds."""
+    """Within this context, the first request to a hub decides for all others; it must be answered in `seconds`."""
     _ONE_ATTEMPT.append(seconds)
     try:
         yield
@@ -348,7 +348,7 @@ def one_attempt(seconds: float) -> Iterator[None]:
 
 
 def unreachable(model: str, revision: str) -> str:
-    """Why the hub gives no answer about a model; empty if it does. Asked once: left alone, the libraries retry long."""
+    """Return why the hub does not answer, or an empty text. Asked only once, because the libraries retry for long."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
@@ -358,11 +358,11 @@ def unreachable(model: str, revision: str) -> str:
             within(_patience(), lambda: api.model_info(model, revision=revision, timeout=_patience()))
             _ASKED[api.endpoint] = ""
         except HFValidationError:
-            return ""  # the id is wrong: whoever loads it says so
+            return ""  # the id is wrong; the loader reports it
         except HfHubHTTPError as error:
             status = error.response.status_code
             _ASKED[api.endpoint] = f"{api.endpoint} answers {status}" if status >= 500 else ""
-        except Exception as error:  # the network's errors have other types in every version of the libraries
+        except Exception as error:  # network errors have different types in every version of the libraries
             _ASKED[api.endpoint] = f"{api.endpoint} cannot be reached ({_reason(error)})"
     return _ASKED[api.endpoint]
 
@@ -373,7 +373,7 @@ def _load(path: str, config: str | None, source: Source, **more: Any) -> Any:
     more |= {"split": source.split, "cache_dir": _tables(), "keep_in_memory": False}
     try:
         return datasets.load_dataset(path, config, **more)
-    except Exception as error:  # the library raises many kinds, from the network, the cache and the parser
+    except Exception as error:  # the library raises many kinds of errors, from the network, the cache and the parser
         cause: BaseException | None = error
         while cause is not None:
             if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
@@ -390,7 +390,7 @@ def _tables() -> str | None:
 
 
 def _reason(error: BaseException) -> str:
-    """An error in one line; where a library only wraps another error, that one."""
+    """Return an error in one line; if a library wraps another error, that of the inner error."""
     while type(error).__name__ == "DatasetGenerationError" and error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -398,13 +398,13 @@ def _reason(error: BaseException) -> str:
 
 
 def _commit_of(dataset: Any) -> str | None:
-    """The commit that a loaded data set is of: `datasets` keeps its tables in a folder of that name."""
+    """Return the commit of a loaded data set; `datasets` stores its tables in a folder of that name."""
     folders = {Path(file["filename"]).parent.name for file in dataset.cache_files}
     return next((name for name in folders if COMMIT.fullmatch(name)), None)
 
 
 def _at(commit: str, dataset: Any) -> Any:
-    """The data set, if it is of this commit: the library takes any other from its cache when the hub fails it."""
+    """Return the data set if it has this commit; when the hub fails, the library loads any commit from its cache."""
     cached = _commit_of(dataset)
     if cached not in (commit, None):
         raise _FailedError(f"the connection broke off, and the cache holds commit {cached} instead of {commit}")
@@ -412,7 +412,7 @@ def _at(commit: str, dataset: Any) -> Any:
 
 
 def _switched_off() -> str | None:
-    """The variable that forbids the network, if one does."""
+    """Return the environment variable that disables the network, if one is set."""
     import datasets
     from huggingface_hub import constants
 
@@ -424,7 +424,7 @@ def _switched_off() -> str | None:
 
 @contextmanager
 def _hub_off() -> Iterator[None]:
-    """Neither library touches the network, whatever they read from the environment when they were loaded."""
+    """Prevent both libraries from using the network, whatever environment they read when they were loaded."""
     import datasets
     from huggingface_hub import constants
 
@@ -438,7 +438,7 @@ def _hub_off() -> Iterator[None]:
 
 @contextmanager
 def _quiet_libraries(where: str) -> Iterator[None]:
-    """No bars but on a terminal, and no warnings: what matters is said or raised here."""
+    """Silence the libraries: progress bars only on a terminal, no warnings. Relevant problems are reported here."""
     try:
         import datasets
         from huggingface_hub import utils
@@ -464,12 +464,12 @@ def _quiet_libraries(where: str) -> Iterator[None]:
 
 
 def _from_fallback(fallback: Fallback, target: Path, where: str, say: Say) -> _Rows:
-    """The rows of a public file with a known hash: tab-separated, a header, quotation marks as plain text."""
+    """Load a public file with a known hash: tab-separated, with a header, quotation marks as plain text."""
     import datasets
 
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-    # a file without a name, gone whatever ends this process
+    # a file without a name, so it disappears however this process ends
     with disk_errors(target), tempfile.TemporaryFile(dir=target.parent) as scratch:
         digest = _download(fallback.url, scratch, target, where, say)
         if digest != fallback.sha256.lower():
@@ -481,7 +481,7 @@ def _from_fallback(fallback: Fallback, target: Path, where: str, say: Say) -> _R
 
 
 def _download(url: str, scratch: IO[bytes], target: Path, where: str, say: Say) -> str:
-    """Stream a file to disk; returns its sha256."""
+    """Stream a file to disk; return its sha256."""
     if not url.startswith(("https://", "http://")):
         raise _FailedError("not an https:// address")
     request = urllib.request.Request(url, headers={"User-Agent": "oodles"})
@@ -520,10 +520,10 @@ def _megabytes(count: int) -> str:
 
 
 def _columns(scratch: IO[bytes], fallback: Fallback) -> dict[str, list[Any]]:
-    """The columns under the hub's names, labels as the hub's numbers."""
+    """Return the columns under the hub's names, with labels as the hub's numbers."""
     scratch.seek(0)
     try:
-        with io.TextIOWrapper(scratch, encoding="utf-8-sig", newline="\n") as lines:  # nothing else ends a line
+        with io.TextIOWrapper(scratch, encoding="utf-8-sig", newline="\n") as lines:  # only this character ends a line
             header, *rows = [line.rstrip("\r\n").split("\t") for line in lines if line.strip("\r\n")]
     except ValueError as error:
         raise _FailedError(f"not tab-separated text ({_reason(error)})") from None
@@ -554,7 +554,7 @@ def _numbered(labels: Sequence[str] | None, numbers: Mapping[str, int]) -> list[
 
 
 def _keep(rows: _Rows, source: Source, target: Path) -> Provenance:
-    """Write both files aside, then let them appear, the provenance last: it never speaks of another file."""
+    """Write both files aside, then rename them, provenance last, so that it never describes another file."""
     beside = target.with_suffix(".json")
     with put(beside) as note, put(target) as aside:
         with aside.open("wb") as handle:
@@ -573,6 +573,6 @@ def _keep(rows: _Rows, source: Source, target: Path) -> Provenance:
         )
         note.write_text(json.dumps(asdict(provenance), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         for part in (aside, note):
-            sync(part)  # both are whole before either appears
+            sync(part)  # both are complete before either appears
         beside.unlink(missing_ok=True)
     return provenance

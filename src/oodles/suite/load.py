@@ -1,4 +1,4 @@
-"""Suites: which sets are tested, and how a prompt reads. A path to your own TOML works like a built-in name.
+"""Load suites: test sets and the patterns of their prompts. A path to your own TOML works like a built-in name.
 
 oodles suites            # list them
 oodles suites mini       # one: its sets, labels, licences
@@ -44,7 +44,7 @@ class _File:
 
 
 def list_suites() -> list[str]:
-    """Names of the built-in suites."""
+    """Return the names of the built-in suites."""
     return sorted(path.stem for path in _built_in().glob("*.toml"))
 
 
@@ -53,14 +53,14 @@ def _built_in() -> Path:
 
 
 def load_suite(source: str | Path | Suite, folder: str | Path = "", data: str | Path = "") -> Suite:
-    """Load a suite by name or from your own TOML file; a `Suite` is returned as it is.
+    """Load a suite by name or from your own TOML file; a `Suite` is returned unchanged.
 
     Parameters
     ----------
     source
         A built-in name (see ``oodles suites``) or the path of a TOML file.
     folder
-        Where a relative path is looked up if it is not found from here.
+        Folder in which a relative path is looked up if it does not exist in the current folder.
     data
         A folder with copies of hub data sets, ``<test set>/<split>.parquet``; default ``$OODLES_DATA``.
 
@@ -105,7 +105,7 @@ def _pattern(name: str, read: _Pattern) -> Pattern:
 
 
 def _data_folder(given: str | Path) -> str:
-    """The folder with copies of hub data sets: as given, else from the environment."""
+    """Return the folder with copies of hub data sets: the argument, else the environment variable."""
     folder = str(given or os.environ.get("OODLES_DATA", ""))
     if folder and not Path(folder).is_dir():
         origin = "--data" if given else "OODLES_DATA"
@@ -123,7 +123,7 @@ def _find(source: str | Path, folder: Path) -> Path:
 
 
 def pattern_of(suite: Suite, name: str) -> Pattern:
-    """A pattern by name; the first one if the name is empty."""
+    """Return a pattern by name; the first one if the name is empty."""
     if not name:
         return next(iter(suite.patterns.values()))
     if name not in suite.patterns:
@@ -138,7 +138,7 @@ def train_set_of(suite: Suite, name: str) -> DataSet:
 
 
 def select_test_sets(suite: Suite, names: tuple[str, ...] = ()) -> tuple[DataSet, ...]:
-    """The test sets by name, in the order asked for; all of them if no name is given. A slice stands for its set."""
+    """Select test sets by name, in the given order; all of them if no name is given. A slice selects its set."""
     chosen = {}
     for name in names or suite.test_sets:
         parent = name.partition("/")[0]
@@ -149,12 +149,12 @@ def select_test_sets(suite: Suite, names: tuple[str, ...] = ()) -> tuple[DataSet
 
 
 def pattern_for(suite: Suite, data: DataSet, pattern: Pattern) -> Pattern:
-    """The pattern a set is rendered with: its own, if it has one, else the run's."""
+    """Return the pattern of a set: its own, if it has one, else the run's."""
     return pattern_of(suite, data.pattern) if data.pattern else pattern
 
 
 def _check(suite: Suite, file: _File, where: str) -> None:
-    """What must hold for every suite, whatever its data say."""
+    """Check the rules that hold for every suite, independent of its data."""
     if not suite.patterns or not suite.test_sets:
         raise ConfigError(f"{where}: expected at least one pattern and one test set")
     _check_all_names(suite, where)
@@ -187,20 +187,20 @@ def _check_set(suite: Suite, data: DataSet, where: str) -> None:
 
 
 def _fewest_answers(suite: Suite, data: DataSet) -> int:
-    """How many answers a set can count on: those of its own pattern, or of any pattern that is not somebody's own."""
+    """Return the number of answers a set has at least: those of its own pattern, else of any shared pattern."""
     if data.pattern:
         return len(suite.patterns[data.pattern].answers)
     return min(len(p.answers) for p in shared_patterns(suite))
 
 
 def shared_patterns(suite: Suite) -> tuple[Pattern, ...]:
-    """The patterns that a run may have: those that are not some set's own."""
+    """Return the patterns available to runs: those that no set has as its own."""
     own = {s.pattern for s in (*suite.train_sets.values(), *suite.test_sets.values())}
     return tuple(p for name, p in suite.patterns.items() if name not in own) or tuple(suite.patterns.values())
 
 
 def _check_all_names(suite: Suite, where: str) -> None:
-    """All that becomes part of a path."""
+    """Check every name that becomes part of a path."""
     check_name(suite.name, f"{where}: name")
     for pattern in suite.patterns.values():
         check_name(pattern.name, f"{where}: the name of a pattern")
@@ -210,7 +210,7 @@ def _check_all_names(suite: Suite, where: str) -> None:
 
 
 def _check_names(names: list[str], kind: str, where: str) -> None:
-    """A set's name is its key in the long table."""
+    """Check the names of sets, which are keys in the long table."""
     for name in names:
         if name == SHOTS:
             raise ConfigError(f"{where}: name '{name}' in {kind} is kept for a run's own shots; choose another")
@@ -240,7 +240,7 @@ def check_pattern(pattern: Pattern, where: str) -> None:
 
 
 def pattern_pieces(pattern: Pattern, where: str = "pattern") -> list[tuple[str, str | None]]:
-    """A pattern's text as literal parts, each with the field that follows it."""
+    """Split a pattern's text into literal parts, each with the field that follows it."""
     assert isinstance(pattern.text, str)
     try:
         parsed = list(string.Formatter().parse(pattern.text))

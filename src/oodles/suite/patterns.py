@@ -1,4 +1,4 @@
-"""Pattern + Example -> Prompt, and the fixed sample that `limit` asks for."""
+"""Turn examples into prompts with a pattern, and draw the fixed sample of `limit`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oodles.errors import DataError, nearest
 from oodles.suite.load import check_pattern, pattern_pieces
 
 K = TypeVar("K", bound=Hashable)
-MARK = "\x00oodles cut\x00"  # stands for the field that may be shortened when a function renders it
+MARK = "\x00oodles cut\x00"  # placeholder for the field that may be shortened, when a function renders the prompt
 Cut = tuple[int, int] | None
 
 
@@ -51,7 +51,7 @@ def render(pattern: Pattern, examples: Sequence[Example], name: str, limit: int 
 
 
 def shared_field(pattern: Pattern, examples: Sequence[Example]) -> str:
-    """The field that several examples tend to have in common: what may be shortened, else the first one."""
+    """Return the field that examples tend to share: the one that may be shortened, else the first."""
     if pattern.truncate is not None:
         return pattern.truncate
     if isinstance(pattern.text, str):
@@ -60,7 +60,7 @@ def shared_field(pattern: Pattern, examples: Sequence[Example]) -> str:
 
 
 def _writer(pattern: Pattern, where: str) -> Callable[[Example], tuple[str, Cut]]:
-    """The function that writes an example's prompt and says where the field lies that may be shortened."""
+    """Return a function that renders an example and locates the field that may be shortened."""
     if callable(pattern.text):
         function = pattern.text
         return lambda example: _call(function, pattern, example, where)
@@ -88,7 +88,7 @@ def _writer(pattern: Pattern, where: str) -> Callable[[Example], tuple[str, Cut]
 def _call(
     function: Callable[[Mapping[str, str]], str], pattern: Pattern, example: Example, where: str
 ) -> tuple[str, Cut]:
-    """Let a user's function write the prompt; the field that may be shortened is found by marking it."""
+    """Render a prompt with a user's function; a marker locates the field that may be shortened."""
 
     def write(fields: Mapping[str, str]) -> str:
         try:
@@ -108,22 +108,22 @@ def _call(
     before, *after = write({**example.fields, pattern.truncate: MARK}).split(MARK)
     field = example.fields[pattern.truncate]
     if len(after) != 1 or before + field + after[0] != text:
-        return text, None  # the function changes the field: it cannot be shortened from outside
+        return text, None  # the function changes the field, so it cannot be shortened afterwards
     return text, (len(before), len(before) + len(field))
 
 
 def sample(examples: Sequence[Example], limit: int, shared: str) -> tuple[Example, ...]:
-    """A fixed sample in proportion to label x slice; a larger limit contains every smaller one.
+    """Draw a fixed sample, stratified in proportion to label x slice; a larger limit contains every smaller one.
 
-    Rows are ranked by a hash of the field `shared`, so that the examples of one premise have the same rank in
-    their strata and tend to be drawn together: their common prefix is then computed once.
+    Rows are ranked by a hash of the field `shared`. Examples with the same premise have the same rank in their strata
+    and tend to be drawn together, so their common prefix is computed once.
     """
     if limit >= len(examples):
         return tuple(examples)
     by_label: dict[str, dict[tuple[str, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
     for index, example in sorted(enumerate(examples), key=lambda pair: _rank(pair[1], shared)):
         by_label[example.label][tuple(example.slices.values())].append(index)
-    # labels first, then slices within each label: rounding many small strata at once would tilt the labels
+    # labels first, then slices within each label: rounding many small strata together would skew the labels
     of_label = _apportion({label: sum(map(len, slices.values())) for label, slices in by_label.items()}, limit)
     chosen: list[int] = []
     for label, slices in by_label.items():
@@ -138,9 +138,9 @@ def _rank(example: Example, shared: str) -> tuple[str, str]:
 
 
 def _apportion(sizes: Mapping[K, int], seats: int) -> dict[K, int]:
-    """Seats in proportion to size (Sainte-Laguë): no stratum loses when there are more seats, so samples are nested."""
+    """Apportion seats by size (Sainte-Laguë): more seats never take one from a stratum, so samples are nested."""
     given = dict.fromkeys(sizes, 0)
-    # the largest quotient first; of equal ones the last by name
+    # largest quotient first; among equal quotients, the last by name
     order = sorted(sizes, key=str, reverse=True)
     waiting = [(-float(sizes[key]), place) for place, key in enumerate(order) if sizes[key]]
     heapq.heapify(waiting)

@@ -1,4 +1,4 @@
-"""Test sets as a run evaluates them: rendered with their pattern, sampled by `limit`, with what their slices need."""
+"""Render the test sets of a run: apply the pattern, sample by `limit`, and collect the slice data."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from oodles.suite.sources import load_examples
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendered:
-    """A test set as a run evaluates it, with what its slices need."""
+    """A rendered test set of a run, with the data for its slices."""
 
     prompts: PromptSet
     members: Members
 
     @property
     def hash(self) -> str:
-        """Of the prompts."""
+        """Hash of the prompts."""
         return self.members.prompts
 
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
-    """Renders the test sets of a suite, each once for a pattern and a limit; runs share what is equal."""
+    """Renders the test sets of a suite once per pattern and limit; runs share equal sets."""
 
     suite: Suite
     kept: dict[tuple[str, Pattern, int | None], Rendered] = field(default_factory=dict, compare=False, repr=False)
@@ -35,7 +35,7 @@ class Renderer:
     def sets(
         self, pattern: Pattern, in_domain: str, evaluation: Evaluation, shots: Sequence[Example] = ()
     ) -> tuple[Rendered, ...]:
-        """The test sets of a run, each with its own pattern and limit; its shots last, if they are asked for."""
+        """Return the test sets of a run, each with its pattern and limit; the shots come last, if requested."""
         sets = []
         for data in select_test_sets(self.suite, evaluation.test_sets):
             inside = role_of(data.name, in_domain) == "in_domain"
@@ -57,23 +57,26 @@ class Renderer:
 
 
 def render_sets(suite: Suite, pattern: Pattern, in_domain: str, evaluation: Evaluation) -> tuple[Rendered, ...]:
-    """The test sets of one run, for which nothing is shared."""
+    """Render the test sets of a single run, without sharing."""
     return Renderer(suite).sets(pattern, in_domain, evaluation)
 
 
 def sampled_alike(spec: RunSpec) -> str:
-    """The same for runs whose test sets are sampled alike: the train set matters only if its test set has a limit."""
+    """Return a key that is equal for runs with equally sampled test sets.
+
+    The train set matters only if the limits differ for in-domain and OOD sets.
+    """
     same = spec.evaluation.limit == spec.evaluation.limit_in_domain
     return "" if same else spec.train_set
 
 
 def characters(prompts: PromptSet) -> float:
-    """The work of scoring a set, in the unit that is known before anything is tokenised."""
+    """Return the work of scoring a set in characters, which are known before tokenisation."""
     return float(sum(len(p.text) for p in prompts.prompts))
 
 
 def check_slices(suite: Suite, names: tuple[str, ...]) -> None:
-    """A slice that does not exist is an error before anything is trained."""
+    """Refuse slices that do not exist, before anything is trained."""
     for name in filter(is_slice, names):
         examples = load_examples(suite, select_test_sets(suite, (name,))[0])
         resolve_slice(name, slice_columns(examples))

@@ -1,8 +1,8 @@
 """Slices: parts of a test set by label or by a column, used under names such as `hans/lexical_overlap`.
 
 A slice is named by values: `hans/constituent/entailment` is the part of `hans` whose heuristic is `constituent` and
-whose label is `entailment`. Where two columns hold the same value, the column is said too: `hans/template=temp1`. A
-slice is never scored: it is read from the records of its set.
+whose label is `entailment`. If two columns have the same value, the name includes the column: `hans/template=temp1`. A
+slice is never scored: its scores come from the records of its set.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ LABEL = "label"  # every set has slices by label
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Members:
-    """What is known of the examples of a rendered set without their texts; kept with the runs."""
+    """Labels, slice columns and items of a rendered set, without its texts; stored with the runs."""
 
     test_set: str
     prompts: str  # hash of the rendered set
     ids: tuple[str, ...]
     gold: tuple[int, ...]
     columns: Mapping[str, tuple[str, ...]]  # label and the slice columns, in the order of the ids
-    items: tuple[int, ...] = ()  # of each example: which ones belong together; empty where that is not known
-    key: str = ""  # pattern and limit: sets of one name and key must be the same
+    items: tuple[int, ...] = ()  # item number of each example; empty if the items are not known
+    key: str = ""  # pattern and limit: sets with the same name and key must be equal
 
     @property
     def identity(self) -> str:
-        """Identifies the rendered set and what its slices hold."""
+        """Hash of the rendered set and its slice data."""
         return f"{self.prompts} {content_hash({name: list(cells) for name, cells in self.columns.items()})}"
 
 
@@ -43,12 +43,12 @@ class Members:
 class Slice:
     """A part of a test set: the examples with these values."""
 
-    name: str  # as it was asked for
+    name: str  # as requested
     parent: str
     values: Mapping[str, str]  # column -> value
 
     def mask(self, members: Members) -> npt.NDArray[np.bool_]:
-        """Which examples belong to it."""
+        """Return which examples belong to the slice."""
         inside = np.ones(len(members.ids), dtype=np.bool_)
         for column, value in self.values.items():
             inside &= np.array([cell == value for cell in members.columns[column]], dtype=np.bool_)
@@ -59,9 +59,9 @@ class Slice:
 
 
 def members_of(prompts: PromptSet, examples: Sequence[Example], pattern: str = "", item: str = "") -> Members:
-    """The members of a rendered set, which may be a sample of the examples.
+    """Return the members of a rendered set, which may be a sample of the examples.
 
-    `item` names the field or slice column whose equal values make one item; without it every example is one.
+    `item` names the field or slice column whose equal values form one item; without it, every example is an item.
     """
     by_id = {e.id: e for e in examples}
     chosen = [by_id[p.id] for p in prompts.prompts]
@@ -78,7 +78,7 @@ def members_of(prompts: PromptSet, examples: Sequence[Example], pattern: str = "
 
 
 def _items(examples: Sequence[Example], item: str) -> dict[str, int]:
-    """The item of each example, by its id: the place of the first example that has the same value."""
+    """Return the item of each example by id: the index of the first example with the same value."""
     first: dict[str, int] = {}
     items = {}
     for place, example in enumerate(examples):
@@ -88,11 +88,10 @@ def _items(examples: Sequence[Example], item: str) -> dict[str, int]:
 
 
 def strata_of(columns: Mapping[str, Sequence[str]], items: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The stratum of each example: its label and slice values, as far as a stratum has two items or more.
+    """Return the stratum of each example: its label and slice values, as far as each stratum has two items or more.
 
-    Where the finest stratum has one item it is joined with the others like it that share all values but the last
-    column's, and so on up to the label: one item shows no spread. A slice column that is finer than the items
-    therefore makes no strata.
+    A stratum with one item shows no spread. It is joined with the strata that share all values but the last column's,
+    and so on up to the label. So a slice column that is finer than the items forms no strata.
 
     Examples
     --------
@@ -118,13 +117,13 @@ def strata_of(columns: Mapping[str, Sequence[str]], items: npt.NDArray[np.int64]
 
 
 def _codes(columns: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
-    """Numbers for the combinations of values, in the order in which they appear."""
+    """Number the combinations of values in the order in which they appear."""
     codes: dict[tuple[str, ...], int] = {}
     return np.array([codes.setdefault(row, len(codes)) for row in zip(*columns, strict=True)], dtype=np.int64)
 
 
 def slice_columns(examples: Sequence[Example]) -> dict[str, list[str]]:
-    """The columns by whose values slices of these examples are named."""
+    """Return the columns whose values name slices of these examples."""
     names = dict.fromkeys(name for e in examples for name in e.slices)
     return {LABEL: [e.label for e in examples], **{c: [e.slices.get(c, "") for e in examples] for c in names}}
 
@@ -134,7 +133,7 @@ def is_slice(name: str) -> bool:
 
 
 def resolve_slice(name: str, columns: Mapping[str, Sequence[str]]) -> Slice:
-    """A slice by its name; `columns` are the set's labels and slice columns.
+    """Resolve a slice by its name; `columns` are the set's labels and slice columns.
 
     Examples
     --------
@@ -158,7 +157,7 @@ def resolve_slice(name: str, columns: Mapping[str, Sequence[str]]) -> Slice:
 
 
 def _match(rest: str, values: Mapping[str, set[str]]) -> list[dict[str, str]]:
-    """All ways to read `rest` as values joined by slashes; a value may hold a slash itself."""
+    """Yield every reading of `rest` as values joined by slashes; a value may contain a slash."""
     matches = []
     for column, cells in values.items():
         for value in cells:
@@ -173,7 +172,7 @@ def _match(rest: str, values: Mapping[str, set[str]]) -> list[dict[str, str]]:
 
 
 def slice_names(parent: str, columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Every slice by one column, with its number of examples, under its shortest unambiguous name."""
+    """List every slice by one column, with its number of examples, under its shortest unambiguous name."""
     values = {column: set(cells) for column, cells in columns.items()}
     names = {}
     for column, cells in columns.items():

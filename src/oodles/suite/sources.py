@@ -1,7 +1,7 @@
-"""Rows of a set -> Examples: read a generator, a file or a copy of a hub data set, map columns and labels, drop labels.
+"""Load the examples of a set: read a generator, a file or a hub data set, map columns and labels, drop labels.
 
-A hub data set is looked for in this order: the folder given by `--data` or `OODLES_DATA`, laid out as
-`<test set>/<split>.parquet` (or below the suite's name); the cache; the hub, whose copy is then kept in the cache.
+A hub data set is looked up in this order: the folder given by `--data` or `OODLES_DATA`, laid out as `<test
+set>/<split>.parquet` (or below the suite's name); the cache; the hub. A copy from the hub is cached.
 
 >>> from oodles.suite.load import load_suite
 >>> suite = load_suite("mini")
@@ -29,37 +29,37 @@ from oodles.suite import mini
 from oodles.suite.hub import Provenance, bring, matches, provenance_of
 from oodles.suite.stand_ins import STAND_IN, make_rows, stand_in_for
 
-KEPT_SETS = 32  # sets held in memory, so that a study of many runs reads each once
+KEPT_SETS = 32  # sets held in memory, so that a study of many runs reads each set once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where the rows of a set came from, and what it holds before any label is dropped."""
+    """The origin of a set's rows, and its label counts before labels are dropped."""
 
     origin: str
-    revision: str | None  # of the hub, if the copy says so
-    counts: dict[str, int]  # label name -> rows, dropped ones too
-    class_names: tuple[str, ...] = ()  # what the file itself calls its labels
+    revision: str | None  # commit on the hub, if the copy records it
+    counts: dict[str, int]  # label name -> rows, including dropped labels
+    class_names: tuple[str, ...] = ()  # label names stored in the file itself
 
 
 def load_examples(suite: Suite, data: DataSet) -> tuple[Example, ...]:
-    """The examples of one set, labels mapped to answers, dropped labels left out, in the data's order."""
+    """Load the examples of a set in the data's order, with labels mapped to answers and dropped labels left out."""
     return _load(suite, data)[0]
 
 
 def load_origin(suite: Suite, data: DataSet) -> Origin:
-    """Where a set comes from, with the counts of all its labels."""
+    """Return the origin of a set, with the counts of all its labels."""
     return _load(suite, data)[1]
 
 
 def with_stand_ins(suite: Suite) -> Suite:
-    """The suite with generated rows for every set of the hub that is neither here nor to be had; for estimates only."""
+    """Return the suite with generated rows for hub sets that are neither stored nor reachable; for estimates only."""
 
     def available(data: DataSet) -> DataSet:
         if data.source.hub is None or locate(suite, data) is not None:
             return data
         with contextlib.suppress(DataError):
-            load_examples(suite, data)  # brings it
+            load_examples(suite, data)  # fetches it
             return data
         train = suite.train_sets.get(data.name) is data
         return stand_in_for(data, train=train) or data
@@ -70,13 +70,13 @@ def with_stand_ins(suite: Suite) -> Suite:
 
 
 def stand_ins_of(suite: Suite) -> list[str]:
-    """Sets whose rows are generated because the data are not here."""
+    """Return the sets whose rows are generated because the data are missing."""
     sets = (*suite.train_sets.values(), *suite.test_sets.values())
     return sorted({data.name for data in sets if data.source.generator == STAND_IN})
 
 
 def set_hash(examples: Sequence[Example]) -> str:
-    """Identifies the content of a set: every id, field and label, in order."""
+    """Hash the content of a set: every id, field and label, in order."""
     return content_hash([[e.id, dict(e.fields), e.label, e.answer] for e in examples])
 
 
@@ -99,7 +99,7 @@ def _load(suite: Suite, data: DataSet) -> tuple[tuple[Example, ...], Origin]:
 
 
 def locate(suite: Suite, data: DataSet) -> Path | None:
-    """The file that holds a set here, if one does."""
+    """Return the local file that holds a set, if there is one."""
     source = data.source
     if source.file is not None:
         return Path(suite.folder) / source.file
@@ -117,12 +117,12 @@ def locate(suite: Suite, data: DataSet) -> Path | None:
 
 
 def cached(suite: Suite, data: DataSet) -> Path:
-    """Where a copy of a hub data set is kept."""
+    """Return the path at which a hub data set is cached."""
     return cache_dir() / "data" / suite.name / data.name / f"{data.source.split}.parquet"
 
 
 def fetch_sets(suite: Suite, folder: Path | None, say: Callable[[str], None]) -> list[tuple[DataSet, Path, Provenance]]:
-    """Copy all hub data sets of a suite to a folder (or the cache); what is there already is left as it is."""
+    """Copy all hub data sets of a suite to a folder (or the cache); existing copies are kept."""
     fetched = []
     for data in (*suite.train_sets.values(), *suite.test_sets.values()):
         if data.source.hub is None:
@@ -153,7 +153,7 @@ def _read(suite: Suite, data: DataSet, path: Path | None) -> Rows:
         return _generate(data, where)
     if path is not None:
         return read_file(path, where, _wanted(data))
-    if Path(str(source.hub)).is_dir():  # laid out like the hub; it may change, so no copy is kept
+    if Path(str(source.hub)).is_dir():  # laid out like the hub; it may change, so it is not copied
         with tempfile.TemporaryDirectory() as scratch:
             copy = Path(scratch) / f"{source.split}.parquet"
             bring(source, copy, where, lambda _: None)
@@ -168,7 +168,7 @@ def _read(suite: Suite, data: DataSet, path: Path | None) -> Rows:
 
 
 def _wanted(data: DataSet) -> list[str] | None:
-    """The columns a set needs; None if its fields are all there are."""
+    """Return the columns a set needs; None if all columns are fields."""
     fields = [c for k, c in data.columns.items() if k not in ("label", "id")]
     if not fields:
         return None
@@ -227,7 +227,7 @@ def _examples(rows: Rows, data: DataSet, where: str, path: Path | None) -> tuple
 
 
 def _is_copy(path: Path, provenance: Provenance) -> bool:
-    """Whether a file is still what its provenance speaks of."""
+    """Whether a file still matches its provenance."""
     return hashlib.sha256(path.read_bytes()).hexdigest() == provenance.sha256
 
 
@@ -238,7 +238,7 @@ def _by_row(columns: dict[str, list[str]], keep: Sequence[int]) -> Iterator[dict
 
 
 def _kept_rows(labels: Sequence[str], data: DataSet, place: str) -> list[int]:
-    """Numbers of the rows whose label is not dropped; a label that is neither mapped nor dropped is an error."""
+    """Return the indices of rows whose label is not dropped; a label neither mapped nor dropped is an error."""
     dropped = set(data.drop)
     keep = []
     for number, label in enumerate(labels):
@@ -255,7 +255,7 @@ def _kept_rows(labels: Sequence[str], data: DataSet, place: str) -> list[int]:
 
 
 def _texts(rows: Rows, column: str, place: str, keep: Sequence[int] | None = None) -> list[str]:
-    """The cells of a column as texts. `choices.text.0` reaches into nested cells."""
+    """Return the cells of a column as texts. `choices.text.0` reaches into nested cells."""
     name, *inside = [column] if column in rows.columns else column.split(".")
     if name not in rows.columns:
         raise DataError(f"{place}: no column '{column}'; {nearest(column, (*rows.columns, *rows.unread))}")
@@ -280,7 +280,7 @@ def _texts(rows: Rows, column: str, place: str, keep: Sequence[int] | None = Non
 
 
 def _inside(value: Any, steps: Sequence[str]) -> Any:
-    """What lies at the end of a path such as text.0."""
+    """Return the value at the end of a path such as text.0."""
     for step in steps:
         try:
             value = value[int(step)] if isinstance(value, list) else value[step]

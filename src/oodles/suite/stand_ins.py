@@ -1,4 +1,4 @@
-"""Rows that stand in for a set that is not here: as many as its suite declares, as long on average. For estimates only.
+"""Generate placeholder rows for a missing set, with the declared count and average length. For estimates only.
 
 >>> from oodles.suite.load import load_suite
 >>> hans = load_suite("nli").test_sets["hans"]
@@ -17,7 +17,7 @@ import numpy as np
 
 from oodles.contracts import DataSet, Source
 
-STAND_IN = "stand-in"  # the name of the generator, which no suite's TOML may use
+STAND_IN = "stand-in"  # name of the generator; a suite's TOML may not use it
 SPREAD = 0.4  # standard deviation of the logarithm of a text's length; 0.2 to 0.6 in the sets of nli
 MOST_SHOTS = 2000  # rows per label of a train set, from which shots are drawn
 
@@ -29,7 +29,7 @@ WORDS = (
 
 
 def stand_in_for(data: DataSet, *, train: bool = False) -> DataSet | None:
-    """The set with generated rows; None if the suite declares neither how many there are nor how long they are."""
+    """Return the set with generated rows; None if the suite declares no counts or no lengths."""
     if not data.expect or not data.characters:
         return None
     most = MOST_SHOTS if train else None
@@ -38,7 +38,7 @@ def stand_in_for(data: DataSet, *, train: bool = False) -> DataSet | None:
 
 
 def make_rows(data: DataSet) -> list[dict[str, str]]:
-    """As many rows of every kept label as expected; lengths of texts are log-normal around the declared mean."""
+    """Generate the expected number of rows per kept label; text lengths are log-normal around the declared mean."""
     labels = [label for label, n in data.expect.items() if label in data.labels for _ in range(n)]
     texts = {name: _texts(f"{data.name} {name}", mean, len(labels)) for name, mean in data.characters.items()}
     plain = dict.fromkeys(data.slices, "")
@@ -52,6 +52,6 @@ def _texts(seed: str, mean: float, count: int) -> Iterator[str]:
     sizes = np.maximum(1, np.rint(lengths * (mean / lengths.mean()))).astype(int)
     ends = np.cumsum(sizes)
     words = ""
-    while len(words) < ends[-1]:  # a word and its space are almost five characters on average
+    while len(words) < ends[-1]:  # a word and its space have almost five characters on average
         words += " ".join([*rng.choices(WORDS.split(), k=1 + int(ends[-1]) // 4), ""])
     return (words[end - size : end] for end, size in zip(ends.tolist(), sizes.tolist(), strict=True))

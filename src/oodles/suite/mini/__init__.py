@@ -1,7 +1,7 @@
 """The embedded suite: one in-domain set and seven shifted test sets, generated, so that everything runs offline.
 
-Every premise comes with one hypothesis per label, and every hypothesis could as well have had the other label, so
-only the comparison of the two gives the answer away. Rows depend on the set, the split and the seed alone.
+Every premise has one hypothesis per label. Every hypothesis could also have had the other label, so only the comparison
+with the premise reveals the answer. Rows depend only on the set, the split and the seed.
 
 Try it::
 
@@ -25,16 +25,16 @@ from oodles.suite.mini.science import SCIENCE
 from oodles.suite.mini.word_order import WORD_ORDER
 from oodles.suite.mini.words import Item, Template
 
-VERSION = 1  # part of every seed: raise it when templates change, so that results of two versions are told apart
+VERSION = 1  # part of every seed; raise it when templates change, to distinguish results of different versions
 THREE = ("entailment", "neutral", "contradiction")
 TWO = ("entailment", "not_entailment")
 PREMISES = {"train": 1200, "test": 600}
-TRIES = 400  # draws in a row without a new premise after which a template counts as used up
+TRIES = 400  # consecutive draws without a new premise before a template counts as exhausted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MiniSet:
-    """One set of the embedded suite."""
+    """A set of the embedded suite."""
 
     name: str
     shift: str  # how it differs from the in-domain set
@@ -157,7 +157,7 @@ def _fresh(template: Template, spec: MiniSet, split: str, seen: set[str], rng: R
 
 
 def _split_of(premise: str) -> str:
-    """Assign a premise to a split for good; the built-in hash would change from process to process."""
+    """Assign a premise to a split permanently; the built-in hash would change from process to process."""
     return "test" if zlib.crc32(premise.encode()) % 3 == 0 else "train"
 
 

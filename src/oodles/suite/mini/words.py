@@ -1,8 +1,8 @@
 """Words and small helpers that the templates of the embedded suite share.
 
 A template is a function from a random generator to an `Item`: one premise, a hypothesis that follows from it and one
-that does not. Most templates write two tellings of a scene and let `twin` toss a coin for the one that is told; the
-hypothesis of the other telling is then the false one. So a hypothesis on its own says nothing about its label.
+that does not. Most templates write two versions of a scene, and `twin` picks one at random. The hypothesis of the other
+version is then false, so a hypothesis alone says nothing about its label.
 
 Try it::
 
@@ -21,12 +21,12 @@ class Item:
     premise: str
     yes: str
     no: str
-    neutral: str = ""  # only the in-domain set has one
+    neutral: str = ""  # only in the in-domain set
 
 
 @dataclass(frozen=True, slots=True)
 class Someone:
-    """A person of whom a template speaks."""
+    """A person in a template."""
 
     full: str  # "an old man"
     plain: str  # "a man"
@@ -35,11 +35,11 @@ class Someone:
 
 
 Template = Callable[[Random], Item]
-Telling = tuple[str, str]  # a premise and the hypothesis that follows from it, but not from the other telling
+Telling = tuple[str, str]  # a premise and the hypothesis that follows from it, but not from the other version
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """Split a list written with commas; long lists read better this way."""
+    """Split a comma-separated list; long lists are easier to read this way."""
     return tuple(" ".join(entry.split()) for entry in text.split(","))
 
 
@@ -72,7 +72,7 @@ def sentence(text: str) -> str:
 
 
 def article(noun: str) -> str:
-    """Put "a" or "an" before a noun phrase; no word of ours needs more than the first letter."""
+    """Put "a" or "an" before a noun phrase; for the words used here, the first letter decides."""
     return f"{'an' if noun[0] in 'aeio' else 'a'} {noun}"
 
 
@@ -98,7 +98,7 @@ def two(rng: Random, values: Sequence[str]) -> tuple[str, str]:
 
 
 def twin(rng: Random, one: Telling, other: Telling, neutral: str = "") -> Item:
-    """Tell one of two tellings by coin; the hypothesis of the other one does not follow."""
+    """Pick one of two versions at random; the hypothesis of the other does not follow."""
     told, untold = (one, other) if rng.random() < 0.5 else (other, one)
     return item(told[0], told[1], untold[1], neutral)
 
@@ -109,5 +109,5 @@ def item(premise: str, yes: str, no: str, neutral: str = "") -> Item:
 
 
 def named(*templates: Template) -> dict[str, Template]:
-    """Index templates by function name, which is also the slice they form."""
+    """Index templates by function name, which is also the name of their slice."""
     return {template.__name__.strip("_"): template for template in templates}
