@@ -48,13 +48,13 @@ def put(path: Path, elsewhere: str = ELSEWHERE, *, durable: bool = True) -> Iter
             if durable:
                 sync(path.parent)
         finally:
-            with suppress(OSError):  # the folder may not be writable any more: told already
+            with suppress(OSError):  # the folder may not be writable any more: already reported
                 aside.unlink(missing_ok=True)
 
 
 @contextmanager
 def put_folder(path: Path) -> Iterator[Path]:
-    """The same for a folder of files, with a manifest of their hashes; it takes the place of an older one."""
+    """The same for a folder of files, with a manifest of their hashes; it replaces an older folder."""
     aside = path.with_name(f".{path.name}.part")  # of one name: who writes here holds the run's lock
     with disk_errors(path):
         make_folder(path.parent)

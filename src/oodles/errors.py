@@ -65,7 +65,7 @@ class MissingExtraError(OodlesError):
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:
-    """The tail of a message about an unknown name: the nearest known one, or a few of them."""
+    """The tail of a message about an unknown name: the nearest known name, or a few of them."""
     names = sorted(map(str, choices))
     close = difflib.get_close_matches(word[:LONG], names[:COMPARED], n=1)
     return f"did you mean '{shown(close[0])}'?" if close else f"known: {some(names) or 'none'}"

@@ -26,7 +26,7 @@ def is_name(name: object) -> bool:
 
 
 def is_part(name: object) -> bool:
-    """Whether a name that was found, e.g. in a file from elsewhere, stays in its folder when it becomes a path."""
+    """Whether a name from elsewhere, e.g. from a file, stays in its folder when it becomes a path."""
     return isinstance(name, str) and name not in (".", "..") and PART.fullmatch(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""A strict TOML loader: a table becomes a frozen record; unknown keys are refused, the nearest known one is offered."""
+"""A strict TOML loader: a table becomes a frozen record; unknown keys are refused, the nearest known key is offered."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def disk_trouble(error: BaseException, path: Path, elsewhere: str = ELSEWHERE) -
     Libraries hide the number of the error, and torch says nothing of it at all: then the disk itself is asked.
     """
     for cause in _causes(error):
-        number = cause.errno if isinstance(cause, OSError) else _told_in(str(cause))
+        number = cause.errno if isinstance(cause, OSError) else _number_in(str(cause))
         if number in TROUBLE:
             place = getattr(cause, "filename", None)
             place = Path(os.fsdecode(place)) if isinstance(place, (str, bytes)) else path
@@ -88,7 +88,7 @@ def disk_trouble(error: BaseException, path: Path, elsewhere: str = ELSEWHERE) -
     return None
 
 
-def _told_in(text: str) -> int | None:
+def _number_in(text: str) -> int | None:
     """The number of a disk's error that a library has put into words."""
     match = CODED.search(text)
     if match:

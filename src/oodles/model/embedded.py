@@ -78,7 +78,7 @@ def _write_manifest(folder: Path) -> None:
 
 
 def check_fetched(label: str) -> None:
-    """Refuse a fetched model that is not as it was fetched; one of an older version is taken as it is found first."""
+    """Refuse a fetched model whose files have changed; a model of an older version has its hashes recorded now."""
     folder = model_folder(label)
     if not (folder / MANIFEST).is_file():
         with suppress(StoreError):  # a cache that others have made

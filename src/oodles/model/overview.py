@@ -66,7 +66,7 @@ def _size(parameters: int, precision: Precision, targets: Sequence[str]) -> dict
 
 
 def _context(spec: ModelSpec) -> dict[str, Any]:
-    """What is told of a listed model even where its config is out of reach."""
+    """The context length of a listed model, or a note if its config cannot be read."""
     try:
         return {"context": context_limit(load_config(spec))}
     except OodlesError as error:

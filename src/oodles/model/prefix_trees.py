@@ -42,7 +42,7 @@ class Sequences:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """Sequences packed as a tree: `shared[k]` tokens of the k-th are those of the one before it."""
+    """Sequences packed as a tree: `shared[k]` tokens of the k-th are those of the sequence before it."""
 
     items: tuple[int, ...]
     shared: tuple[int, ...]
@@ -120,7 +120,7 @@ def _sorted(sequences: Sequences) -> Ints:
 
 
 def _common(sequences: Sequences, order: Ints) -> Ints:
-    """How many tokens each sequence shares with the one before it in this order."""
+    """How many tokens each sequence shares with the sequence before it in this order."""
     common = np.zeros(len(order), dtype=np.int64)
     for place in range(1, len(order)):
         a, b = sequences[order[place - 1]], sequences[order[place]]

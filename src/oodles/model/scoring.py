@@ -169,7 +169,7 @@ def sequences_of(encoded: Encoded) -> Sequences:
 
 
 def execute(model: torch.nn.Module, plan: Plan, *, distributed: bool = True) -> FloatArray:
-    """Scores in the order of the set; the model's mode is left as found."""
+    """Scores in the order of the set; the model's mode is restored."""
     per_item = np.zeros((len(plan.sequences), len(plan.targets) if plan.one_token else 1))
     rank, world = _process(distributed)
     with evaluating(model, plan.answer_tokens):
@@ -209,7 +209,7 @@ def _batch_by_batch(model: torch.nn.Module, plan: Plan, rank: int, world: int, r
     """The values of this process's items.
 
     On a CPU, a batch per core beats all cores on one batch: no core waits for another. In a job of several processes
-    every one makes the same number of forward calls, because a sharded model needs all of them for each.
+    each makes the same number of forward calls, because a sharded model needs all processes for every call.
     """
     import torch
 

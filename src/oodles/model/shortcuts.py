@@ -73,7 +73,7 @@ class _Probe:
 
 
 def choose_ways(model: torch.nn.Module, plans: Sequence[Plan]) -> tuple[Plan, ...]:
-    """The plans with the quickest way whose results are those of the plainest one, for this model."""
+    """The plans, each with the fastest way that gives the results of the plainest way on this model."""
     plan, index = min(((plan, _shortest(plan)) for plan in plans), key=lambda pair: len(pair[0].sequences[pair[1]]))
     plain_head = head_is_matrix(model) and head_is_plain(model, plain_input(model, plan.sequences, index))
     ways: tuple[Way, ...] = ("rows of head", "model's logits") if plain_head else ("model's logits",)
@@ -111,7 +111,7 @@ def _shortest(plan: Plan) -> int:
 
 
 def _padded(plan: Plan, index: int) -> _Probe:
-    """The shortest prompt beside the next longer one, if there is one."""
+    """The shortest prompt beside the next longer prompt, if any."""
     lengths = np.diff(plan.sequences.starts)
     longer = np.flatnonzero(lengths > lengths[index])
     rows = [Row((index,), (0,), int(lengths[index]))]

@@ -106,7 +106,7 @@ class Scored:
 
 
 def find_checkpoints(folder: Path, say: Callable[[str], None] = lambda _: None) -> tuple[Checkpoint, ...]:
-    """The checkpoints below a folder, by step: `checkpoint-N`, `step-N` or `N`; those without a model are told."""
+    """The checkpoints in a folder, by step: `checkpoint-N`, `step-N` or `N`; folders without a model are reported."""
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder; expected one with checkpoint-N or step-N folders")
     checkpoints: dict[int, Checkpoint] = {}
@@ -353,7 +353,7 @@ def _continued(folder: RunFolder, spec: StoredSpec) -> StoredSpec:
 
 
 def score_missing(scoring: ScoringJob, listener: Listener) -> Scored:
-    """Score what is missing; one evaluation is committed at a time, so a kill loses at most the one in hand.
+    """Score what is missing; one evaluation is committed at a time, so a kill loses at most the evaluation in progress.
 
     A checkpoint that cannot be loaded or scored does not stop the others.
     """

@@ -1,6 +1,6 @@
 """What a long job tells while it runs, on stderr: a live bar with the time left in a terminal, else plain lines.
 
-A log that is full, closed or no longer read fails nothing: what cannot be told is left out.
+A log that is full, closed or no longer read fails nothing: what cannot be written is dropped.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Progress:
             self._bar.update(self._task, completed=self._done)
 
     def finish(self, text: str) -> None:
-        """All is done, whatever was counted on the way; the text is told if the last line did not say 100 %."""
+        """All is done, whatever was counted on the way; the text is printed if the last line did not show 100 %."""
         uncounted = self._total - self._done
         self.advance(uncounted)
         if self._bar is None and uncounted > 0.005 * self._total:

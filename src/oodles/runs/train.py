@@ -73,7 +73,7 @@ def fine_tune(
 
 
 def _arguments(recipe: Recipe, seeds: Seeds) -> TrainingArguments:
-    """What the Trainer is told. It trains on one device, however many are visible."""
+    """The Trainer's arguments. It trains on one device, however many are visible."""
     arguments = TrainingArguments(
         output_dir=tempfile.gettempdir(),  # nothing is written there
         num_train_epochs=recipe.epochs,
@@ -255,7 +255,7 @@ class Keeper(TrainerCallback):  # type: ignore[misc]
 
 
 def keep_checkpoint(trainer: AnswerTrainer, folder: RunFolder) -> None:
-    """Written aside, synced, renamed; then the ones before it go."""
+    """Written aside, synced, renamed; older checkpoints are then removed."""
     trainer.aside = scratch = folder.checkpoints / ".part"
     step = trainer.state.global_step
     final = folder.checkpoints / str(step)

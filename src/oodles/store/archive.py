@@ -101,7 +101,7 @@ def _read_run(run: RunFolder) -> dict[str, bytes]:
 
 
 def _glance(run: RunFolder, whole: bool = True) -> dict[str, bytes] | None:
-    """The files of a run; None if a record is not the one that its line speaks of, as when it was rewritten.
+    """The files of a run; None if a record does not match its line, e.g. because it was rewritten meanwhile.
 
     Read in this order: a run is done after its last line, and a line is written after its records.
     """
@@ -142,7 +142,7 @@ def is_packed(path: Path) -> bool:
 
 @contextmanager
 def opened(root: str | Path) -> Iterator[Path]:
-    """The folder of a study; a packed one is unpacked for as long as it is needed."""
+    """The folder of a study; a packed study is unpacked while it is needed."""
     root = Path(root)
     if not is_packed(root):
         yield root

@@ -21,7 +21,7 @@ from oodles.suite.slices import is_slice
 def claim_folder(study: StudyFolder, name: str, suite: str, ids: Sequence[str] = (), *, suite_file: str = "") -> None:
     """Make a folder that of this study, or refuse it if it holds another; a damaged study.json is rewritten.
 
-    The file of a suite of one's own is kept as it is found from the folder, so that both can be moved together.
+    The path of a user's own suite file is stored relative to the folder, so that both can be moved together.
     """
     check_folder(study, name, suite, ids)
     if sidecar(study.file) is None:
@@ -65,7 +65,7 @@ def suite_of(study: StudyFolder) -> str:
 
 
 def suite_file_of(study: StudyFolder) -> str:
-    """The TOML of a suite of one's own, seen from the folder; nothing for a built-in one, and in older folders."""
+    """The TOML of a user's own suite, relative to the folder; empty for a built-in suite and in older folders."""
     return str(read_json(study.file).get("suite_file", ""))
 
 

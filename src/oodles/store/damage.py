@@ -1,4 +1,4 @@
-"""What of a run is damaged: found, named, and dropped where it can be made again."""
+"""Damage in a run: detected, reported, and dropped where it can be recomputed."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def describe_runs(root: Path) -> list[dict[str, Any]]:
     """What was run, for the report."""
     descriptions = []
     for folder in run_folders(root):
-        with suppress(StoreError):  # what cannot be read is not in the table either, and is told there
+        with suppress(StoreError):  # what cannot be read is not in the table either; read_runs warns
             descriptions.append(_describe_run(folder))
     return descriptions
 

@@ -3,7 +3,7 @@
     <out>/study.json                     which study this folder holds: `StudyFolder`
     <out>/runs/<run>/spec.json ...       see docs/design.md, "Run folder": `RunFolder`
 
-What is in the files is written and read by the modules beside this one: `claim` (study.json), `spec`, `scores`,
+What is in the files is written and read by the other modules here: `claim` (study.json), `spec`, `scores`,
 `records`, `members`. Everything is written aside and renamed, or appended as one line, so a kill leaves no half-written
 result.
 """

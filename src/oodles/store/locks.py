@@ -52,7 +52,7 @@ class Holder:
     space: str  # of process numbers: a container has its own
     process: int
     start: str  # of the process: its number may be given again
-    clock: str = ""  # in whose ticks `start` is told: a time namespace shifts them
+    clock: str = ""  # that `start` is measured with: a time namespace shifts it
 
     @classmethod
     def me(cls) -> Holder:

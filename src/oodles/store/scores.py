@@ -80,7 +80,7 @@ def read_scores(folder: RunFolder) -> list[Score]:
 
 
 def scan_scores(folder: RunFolder) -> Scores:
-    """Read a run's lines; a torn last line never counted, a damaged one is named, the rest is read."""
+    """Read a run's lines; a torn last line never counted, a damaged line is reported, the rest is read."""
     try:
         data = folder.scores.read_bytes()
     except FileNotFoundError:

@@ -181,7 +181,7 @@ def keep_draw(folder: RunFolder, draw: Draw) -> None:
 
 
 def read_spec(folder: RunFolder) -> StoredSpec:
-    """What decided a run, if it is as it was written and its id is the one that follows from it."""
+    """What decided a run; refused if the file has changed or its id does not follow from it."""
     stored = read_json(folder.spec)
     version = str(stored.get("run_id") or "").partition("-")[0]
     if version not in ("", "1", "2"):

@@ -37,7 +37,7 @@ class DamageWarning(UserWarning):
 
 
 def read_runs(root: str | Path, test_sets: Sequence[str] | None = None) -> pd.DataFrame:
-    """All committed scores below a study's folder, or in a packed one, as one long table.
+    """All committed scores below a study's folder, or in a packed study, as one long table.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd
                 frame = read_record(run, score, notes) if whole or parts else None
                 if frame is None:
                     continue
-                parts = [(n, inside) for n, inside in parts if len(inside) == len(frame)]  # else told by read_runs
+                parts = [(n, inside) for n, inside in parts if len(inside) == len(frame)]  # else read_runs warns
                 for name, inside in [(score.test_set, None)] * whole + parts:
                     layout = wanted.layout(score, inside, partial(tuple, frame["example"]))
                     part = frame if inside is None else frame[inside]

@@ -200,7 +200,7 @@ def _gpus(runs: Sequence[RunBudget]) -> tuple[Hours, ...]:
 
 
 def _look_up(grid: Grid, say: Callable[[str], None]) -> tuple[dict[ModelSpec, Reader], list[str]]:
-    """Tokenizer and footprint of every model, and what is to be said of those that are not here."""
+    """Tokenizer and footprint of every model, and notes on those that are not available here."""
     models: dict[ModelSpec, Reader] = {}
     notes = [STAND_INS.format(", ".join(names))] if (names := stand_ins_of(grid.suite)) else []
     alike: dict[str, list[str]] = {}  # note -> models

@@ -59,7 +59,7 @@ class _Worker:
     """A process, and what it tells through a pipe that nobody else holds: each sees when the other has ended."""
 
     process: BaseProcess
-    told: Connection
+    receiver: Connection
     outcome: Outcome | None = None
 
 
@@ -86,7 +86,7 @@ def run_in_workers(grid: Grid, root: Path, workers: int, how: Policy) -> Outcome
                 progress.finish(f"study {grid.study.name}: all runs are done")
         finally:
             for worker in pool:
-                worker.told.close()  # one that still tells something sees that nobody listens, and stops
+                worker.receiver.close()  # a worker that still sends something sees that nobody listens, and stops
             for worker in pool:
                 if worker.outcome is None and worker.process.is_alive():
                     worker.process.terminate()
@@ -99,7 +99,7 @@ def run_in_workers(grid: Grid, root: Path, workers: int, how: Policy) -> Outcome
 
 def _listen(pool: Sequence[_Worker], progress: Progress, stop: Stop) -> None:
     """Until every worker has ended."""
-    open_ends = {worker.told: worker for worker in pool}
+    open_ends = {worker.receiver: worker for worker in pool}
     stopping = False
     while open_ends:
         if stop and not stopping:

@@ -61,13 +61,13 @@ def preview(grid: Grid, root: Path, how: Policy) -> tuple[Would, ...]:
 
 
 def work_of(grid: Grid, root: Path) -> float:
-    """The work of what is missing now, in prompt characters scored, for the time left; 0 if that cannot be told.
+    """The work of what is missing now, in prompt characters scored, for the time left; 0 if it is unknown.
 
     Records are not read, so that damage which `--verify` would find is not counted.
     """
     try:
         planned = preview(grid, root, Policy())
-    except (StoreError, OSError):  # told by whoever does the work
+    except (StoreError, OSError):  # reported when the work is done
         return 0.0
     work = 0.0
     for job, would in zip(grid.jobs, planned, strict=True):

@@ -84,7 +84,7 @@ def table_of_estimates(budget: Budget) -> tuple[list[str], list[list[str]]]:
 
 
 def table_of_gpus(budget: Budget) -> tuple[list[str], list[list[str]]]:
-    """Columns and cells: hours of each kind of GPU, and what does not fit; no rows where nothing can be said."""
+    """Columns and cells: hours of each kind of GPU, and what does not fit; no rows where nothing is known."""
     columns = ["GPU", "memory", "rate", "GPU-hours", "range", "of runs that fit", "do not fit on one device"]
     runs = Counter(run.group[0] for run in budget.runs)
     cells = [

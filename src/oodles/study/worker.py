@@ -134,7 +134,7 @@ def _make(task: RunTask, how: Policy, tally: _Tally) -> None:
         reason = _try(task, how.verify)
     finally:
         release(folder.lock)
-    free_memory()  # before the next model is loaded; out here no traceback holds this one
+    free_memory()  # before the next model is loaded; out here no traceback holds the last model
     if reason is None:
         tally.done.append(folder.name)
     else:
@@ -161,7 +161,7 @@ def decide(spec: RunSpec, rendered: Sequence[Rendered], folder: RunFolder, how: 
     if status == "done" and not missing_of(spec, rendered, folder) and not (how.verify and is_damaged(folder)):
         return "skip", ""
     failure = sidecar(folder.failed) if status == "failed" and not how.retry else None
-    if failure:  # a damaged one says nothing: the run is tried again
+    if failure:  # a damaged file says nothing: the run is tried again
         return "failed before", str(failure.get("reason"))
     return "run", ""
 

@@ -390,7 +390,7 @@ def _tables() -> str | None:
 
 
 def _reason(error: BaseException) -> str:
-    """An error in one line; where a library only wraps another error, that one."""
+    """An error in one line; its cause where a library only wraps another error."""
     while type(error).__name__ == "DatasetGenerationError" and error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -438,7 +438,7 @@ def _hub_off() -> Iterator[None]:
 
 @contextmanager
 def _quiet_libraries(where: str) -> Iterator[None]:
-    """No bars but on a terminal, and no warnings: what matters is said or raised here."""
+    """Progress bars only on a terminal, and no warnings: what matters is printed or raised here."""
     try:
         import datasets
         from huggingface_hub import utils

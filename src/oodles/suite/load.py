@@ -123,7 +123,7 @@ def _find(source: str | Path, folder: Path) -> Path:
 
 
 def pattern_of(suite: Suite, name: str) -> Pattern:
-    """A pattern by name; the first one if the name is empty."""
+    """A pattern by name; the first pattern if the name is empty."""
     if not name:
         return next(iter(suite.patterns.values()))
     if name not in suite.patterns:

@@ -51,7 +51,7 @@ def render(pattern: Pattern, examples: Sequence[Example], name: str, limit: int 
 
 
 def shared_field(pattern: Pattern, examples: Sequence[Example]) -> str:
-    """The field that several examples tend to have in common: what may be shortened, else the first one."""
+    """The field that several examples tend to have in common: what may be shortened, else the first field."""
     if pattern.truncate is not None:
         return pattern.truncate
     if isinstance(pattern.text, str):
