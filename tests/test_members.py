@@ -11,7 +11,15 @@ from oodles.contracts import SHOTS
 from oodles.errors import StoreError
 from oodles.store.claim import claim_folder, slices_of
 from oodles.store.folder import StudyFolder
-from oodles.store.members import all_members, check_members, keep_members, key_of, mend_members, read_members
+from oodles.store.members import (
+    _write_members,
+    all_members,
+    check_members,
+    keep_members,
+    key_of,
+    mend_members,
+    read_members,
+)
 from oodles.store.sidecars import read_json
 from oodles.suite.slices import Members
 
@@ -54,6 +62,16 @@ def test_what_is_damaged_is_named_left_out_and_mended(study: StudyFolder, harm: 
     assert all_members(study) == []
     with pytest.raises(StoreError, match=r"away-abc\.parquet: cannot be read"):
         read_members(study, "away", "abc")
+    mend_members(study, [AWAY])
+    assert path.read_bytes() == whole
+
+
+def test_a_readable_file_of_other_answers_is_mended(study: StudyFolder) -> None:
+    keep_members(study, [AWAY])
+    path = study.members("away", "abc")
+    whole = path.read_bytes()
+    path.unlink()
+    _write_members(path, replace(AWAY, gold=(1, 1)))
     mend_members(study, [AWAY])
     assert path.read_bytes() == whole
 

@@ -75,7 +75,7 @@ def disk_trouble(error: BaseException, path: Path, elsewhere: str = ELSEWHERE) -
     Libraries hide the error number, and torch gives none at all. In that case, probe the disk.
     """
     for cause in _causes(error):
-        number = cause.errno if isinstance(cause, OSError) else _told_in(str(cause))
+        number = cause.errno if isinstance(cause, OSError) else _number_in(str(cause))
         if number in TROUBLE:
             place = getattr(cause, "filename", None)
             place = Path(os.fsdecode(place)) if isinstance(place, (str, bytes)) else path

@@ -124,8 +124,8 @@ def shared_rows(tests: Mapping[str, Sequence[Example]]) -> tuple[SharedRows, ...
 
     Examples
     --------
-    >>> one = [Example(id="a", fields={"text": "It rains."}, label="e", answer=0)]
-    >>> shared_rows({"here": one, "there": one})
+    >>> rows = [Example(id="a", fields={"text": "It rains."}, label="e", answer=0)]
+    >>> shared_rows({"here": rows, "there": rows})
     (SharedRows(sets=('here', 'there'), count=1, sizes=(1, 1), same=True),)
     """
     answers_by_set: dict[str, dict[Texts, set[int]]] = {}

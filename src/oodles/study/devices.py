@@ -65,8 +65,8 @@ def hours_on(device: Device, loads: Iterable[Load]) -> Hours:
     """Return the hours of a device for some runs; a model that does not fit is counted anyway, and named.
 
     >>> load = Load(model="m", arithmetic=312e12 * 3600 * 0.35, memory=100 * 2**30)
-    >>> found = hours_on(DEVICES[2], [load])
-    >>> round(found.hours, 3), found.fitting, dict(found.too_large)
+    >>> needed = hours_on(DEVICES[2], [load])
+    >>> round(needed.hours, 3), needed.fitting, dict(needed.too_large)
     (1.0, 0.0, {'m': 1})
     """
     listed = list(loads)

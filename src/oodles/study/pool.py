@@ -64,7 +64,7 @@ class _Worker:
     """A process and its pipe. Only the two ends hold the pipe, so each notices when the other has ended."""
 
     process: BaseProcess
-    told: Connection
+    receiver: Connection
     outcome: Outcome | None = None
 
 
