@@ -88,7 +88,7 @@ def disk_trouble(error: BaseException, path: Path, elsewhere: str = ELSEWHERE) -
     return None
 
 
-def _told_in(text: str) -> int | None:
+def _number_in(text: str) -> int | None:
     """Return the number of a disk error that a library mentions in its message."""
     match = CODED.search(text)
     if match:

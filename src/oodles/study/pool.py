@@ -91,7 +91,7 @@ def run_in_workers(grid: Grid, root: Path, workers: int, how: Policy) -> Outcome
                 progress.finish(f"study {grid.study.name}: all runs are done")
         finally:
             for worker in pool:
-                worker.told.close()  # a worker that still sends notices the closed pipe and stops
+                worker.receiver.close()  # a worker that still sends notices the closed pipe and stops
             for worker in pool:
                 if worker.outcome is None and worker.process.is_alive():
                     worker.process.terminate()
@@ -104,7 +104,7 @@ def run_in_workers(grid: Grid, root: Path, workers: int, how: Policy) -> Outcome
 
 def _listen(pool: Sequence[_Worker], progress: Progress, stop: Stop) -> None:
     """Process messages until every worker has ended."""
-    open_ends = {worker.told: worker for worker in pool}
+    open_ends = {worker.receiver: worker for worker in pool}
     stopping = False
     while open_ends:
         if stop and not stopping:
