@@ -37,7 +37,7 @@ def test_texts_and_answers_are_told_apart() -> None:
 
 
 def test_words_that_move_between_fields_are_another_text() -> None:
-    moved = [replace(ROWS[0], fields={"premise": "p", "hypothesis": "0h"})]
+    moved = [replace(ROWS[0], fields={"premise": "0", "hypothesis": "hp"})]
     assert compare(moved, pins_of(ROWS[:1])).added == (1,)
 
 
