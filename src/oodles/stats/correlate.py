@@ -30,6 +30,7 @@ from oodles.stats.pairs import (
     fit_rows,
     mark_disagreement,
     pair_rows,
+    say_clear,
     shares_examples,
 )
 from oodles.stats.resample import INTERVALS
@@ -405,6 +406,7 @@ def _scored(used: Series, points: Any, sets: Sequence[int], within: str) -> Seri
 def _as_result(
     rows: _Rows, by: Sequence[str], settings: Mapping[str, object], caveats: tuple[str, ...]
 ) -> PartialCorrelations:
+    say_clear(rows.pairs)
     pairs = pd.DataFrame(rows.pairs)
     return PartialCorrelations(
         table=pairs[[*by, *PAIR_COLUMNS]],
