@@ -12,14 +12,27 @@ The cells of `confirm` differ from those of `develop` in every number; they were
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
+from benchmarks.statistics import merge, put_into, save
+from oodles.stats import noise
+from oodles.stats.correlate import partial_correlations
+from oodles.stats.estimates import Estimator, as_correlations, estimate, for_models, interval_of, usable_points
 from oodles.stats.outcomes import Outcomes
+from oodles.stats.pairs import BLURRED, CARRIES
+from oodles.stats.residuals import fit_design, make_design
 from oodles.stats.series import Series
 
 Array = NDArray[np.float64]
@@ -337,3 +350,239 @@ CONFIRM_SINGLE = ((14, 0.0), (30, 0.0), (30, 2.5), (120, 2.5))
 def without_noise(family: Family) -> Family:
     """The same family scored on endless in-domain examples."""
     return replace(family, n_id=10**7, stable=0.0, records=False)
+
+
+# Scoring -------------------------------------------------------------------------------------------------------------
+
+
+def score_intervals(family: Family, rho: float, n_sets: int, seed: int) -> dict[str, Any]:
+    """Size (or power), coverage and the share of pairs of which one run carries more than it may, pooled and run."""
+    found: dict[str, Any] = {}
+    i, j = np.array(pairs_of(family)).T
+    for within in ("pooled", "run"):
+        recipe, draw = Estimator(within=within), np.random.default_rng([seed, round(10 * rho) + 10])
+        low, high, p_val, carried, products = [], [], [], [], np.zeros((family.sets, family.sets))
+        for _ in range(n_sets):
+            series = simulate(family, rho, draw).series
+            estimated = estimate(series.at(usable_points(series, within)), recipe)
+            products += estimated.fit.residuals.T @ estimated.fit.residuals
+            low.append(estimated.interval.low[i, j])
+            high.append(estimated.interval.high[i, j])
+            p_val.append(estimated.interval.p_val[i, j])
+            carried.append(estimated.shares.max(axis=0)[i, j] > CARRIES)
+        target = as_correlations(products[None])[0][i, j]
+        known = np.isfinite(low)
+        found[within] = {
+            "data_sets": n_sets,
+            "rejected": float((np.array(p_val) < 0.05)[known].mean()),
+            "covered": float(((np.array(low) <= target) & (target <= np.array(high)))[known].mean()),
+            "carried": float(np.mean(carried)),
+        }
+    return found
+
+
+def score_noise(family: Family, rho: float, n_sets: int, seed: int) -> dict[str, Any]:
+    """Bias of r and of r without in-domain noise, size and coverage of the second; doubt as the result has it."""
+    found: dict[str, Any] = {}
+    i, j = np.array(pairs_of(family)).T
+    for within in ("pooled", "run"):
+        recipe, draw = Estimator(within=within), np.random.default_rng([seed, round(10 * rho) + 10])
+        plain, better, low, high, p_val, doubted, truth = [], [], [], [], [], [], np.zeros((family.sets, family.sets))
+        for _ in range(n_sets):
+            data = simulate(family, rho, draw)
+            estimated = estimate(data.series, recipe)
+            inside = noise.correct(estimated, data, metric="accuracy", method="gam", level=0.95).inside
+            design = make_design(data.z[:, None], data.series.runs, method="gam", within=within)
+            left = fit_design(design, data.series.scores).residuals
+            truth += left.T @ left
+            assert inside.r is not None
+            assert inside.full is not None
+            assert inside.left_out is not None
+            limits = interval_of(estimated, inside.r, as_correlations(inside.left_out), recipe)
+            own = (estimated.fit.residuals**2).sum(axis=0)
+            blurred = ~(inside.full.diagonal() > (1 - BLURRED) * own)
+            plain.append(estimated.r[i, j])
+            better.append(inside.r[i, j])
+            low.append(limits.low[i, j])
+            high.append(limits.high[i, j])
+            p_val.append(limits.p_val[i, j])
+            doubted.append(blurred[i] | blurred[j])
+        target = as_correlations(truth[None])[0][i, j]
+        known = np.isfinite(low)
+        found[within] = {
+            "data_sets": n_sets,
+            "truth": float(target.mean()),
+            "bias": float(np.nanmedian(np.array(plain) - target)),
+            "bias_corrected": float(np.nanmedian(np.array(better) - target)),
+            "rejected": float((np.array(p_val) < 0.05)[known].mean()),
+            "covered": float(((np.array(low) <= target) & (target <= np.array(high)))[known].mean()),
+            "unsure": float(np.mean(doubted)),
+        }
+    return found
+
+
+def long_table(data: DataSet) -> pd.DataFrame:
+    """A data set as the long table that a user has, with the share of Yes."""
+    series = data.series
+    names = ["in-domain", *series.test_sets]
+    values = np.column_stack([series.covariates, series.scores])
+    rows = pd.DataFrame(
+        {
+            "run": np.repeat([series.run_names[r] for r in series.runs], len(names)),
+            "model": "m",
+            "step": np.repeat(series.steps, len(names)),
+            "test_set": np.tile(names, len(values)),
+            "role": np.tile(["in_domain"] + ["ood"] * len(series.test_sets), len(values)),
+            "value": values.ravel(),
+            "n": np.column_stack([series.covariate_sizes, series.sizes]).ravel(),
+            "metric": "accuracy",
+        }
+    )
+    shares = rows[rows["role"] == "ood"].assign(metric="share:Yes", value=data.share.ravel())
+    rest = shares.assign(metric="share:No", value=1 - shares["value"])
+    return pd.concat([rows, shares, rest], ignore_index=True)
+
+
+def score_headline(family: Family, rho: float, n_sets: int, seed: int) -> dict[str, Any]:
+    """How often the verdict claims a relation, and the share of pairs it counts as clear."""
+    draw = np.random.default_rng([seed, round(10 * rho) + 10])
+    claimed, clear = [], []
+    for _ in range(n_sets):
+        table = partial_correlations(long_table(simulate(family, rho, draw))).table
+        claimed.append(bool(table["clear"].any()))
+        clear.append(float(table.loc[table["within"] == "run", "clear"].mean()))
+    return {"data_sets": n_sets, "claimed": float(np.mean(claimed)), "clear": float(np.mean(clear))}
+
+
+def score_single(models: int, bend: float, n_sets: int, seed: int) -> dict[str, Any]:
+    """Models with one checkpoint each: size and power of the default beside the t test on a line."""
+    found: dict[str, Any] = {"data_sets": n_sets}
+    for rho in (0.0, 0.6):
+        draw = np.random.default_rng([seed, models, round(10 * rho)])
+        own, exact = [], []
+        for _ in range(n_sets):
+            series = single(models, rho, bend, draw)
+            own.append(estimate(series, for_models(Estimator(), series)).interval.p_val[0, 1] < 0.05)
+            line = estimate(series, Estimator(method="linear", interval="t"))
+            exact.append(line.interval.p_val[0, 1] < 0.05)
+        found[f"rho {rho}"] = {"default": float(np.mean(own)), "t test on a line": float(np.mean(exact))}
+    return found
+
+
+Work = tuple[str, Callable[[int, int], dict[str, Any]]]
+
+
+def plan(cells: str) -> Iterator[Work]:
+    """Every piece of work with its name: it takes a number of data sets and a seed."""
+    confirm = cells == "confirm"
+    sound, hard = (CONFIRM_SOUND, CONFIRM_HARD) if confirm else (SOUND, HARD)
+    for kind, families in (("sound", sound), ("dominated", hard)):
+        for name, family in families.items():
+            for rho in (0.0, 0.6):
+                yield f"{kind}: {name}, rho {rho}", partial(score_intervals, family, rho)
+    for name, family in (CONFIRM_NOISY if confirm else NOISY).items():
+        for rho in (-0.3, 0.0, 0.6):
+            yield f"noise: {name}, rho {rho}", partial(score_noise, family, rho)
+    for name, family in (CONFIRM_HEADLINE if confirm else HEADLINE).items():
+        yield f"headline: {name}, rho 0.0", partial(score_headline, family, 0.0)
+    drifting = replace(HEADLINE["n_id 2000"], drift=0.03)
+    yield "headline: n_id 2000, Yes drift, rho 0.0", partial(score_headline, drifting, 0.0)
+    strong = HEADLINE["n_id 2000"]
+    yield "headline: n_id 2000, rho 0.6", partial(score_headline, strong, 0.6)
+    yield "headline: no noise, rho 0.6", partial(score_headline, without_noise(strong), 0.6)
+    for models, bend in CONFIRM_SINGLE if confirm else SINGLE:
+        yield f"single: {models} models, bend {bend:g}", partial(score_single, models, bend)
+
+
+def run(cells: str, n_sets: int, seed: int, out: Path | None, only: str = "") -> dict[str, Any]:
+    """Do what is not done yet; print and save each piece."""
+    done: dict[str, Any] = {"seed": seed, "cells_of": cells, "sets": n_sets, "cells": {}}
+    if out is not None and out.is_file():
+        earlier = json.loads(out.read_text())
+        done = earlier if all(earlier.get(k) == done[k] for k in ("seed", "cells_of", "sets")) else done
+    for label, work in plan(cells):
+        if label in done["cells"] or not label.startswith(only):
+            continue
+        done["cells"][label] = work(max(n_sets // 3, 2) if label.startswith("headline") else n_sets, seed)
+        print(label, done["cells"][label], flush=True)
+        if out is not None:
+            save(out, done)
+    return done
+
+
+HEADS = {
+    "sound": "| family | way | data sets | rejected, % | covered, % | a run carries > 40 %, % |",
+    "dominated": "| family | way | data sets | rejected, % | covered, % | a run carries > 40 %, % |",
+    "noise": (
+        "| family | way | data sets | truth | bias of r | bias without noise | rejected, % | covered, % | unsure, % |"
+    ),
+    "headline": "| family | data sets | a relation claimed, % | pairs clear within runs, % |",
+    "single": "| models | data sets | rejected at 0: default, t on a line, % | at .6: default, t on a line, % |",
+}
+TITLES = {
+    "sound": "Nothing unusual",
+    "dominated": "A run that dominates",
+    "noise": "Noise of the in-domain set",
+    "headline": "What the verdict claims",
+    "single": "Models with one checkpoint each",
+}
+
+
+def markdown(found: dict[str, Any]) -> str:
+    """All cells as tables."""
+    text = []
+    for kind, title in TITLES.items():
+        rows = [
+            row
+            for label, cell in found["cells"].items()
+            if label.startswith(f"{kind}: ")
+            for row in _rows(kind, label.removeprefix(f"{kind}: "), cell)
+        ]
+        if rows:
+            text += [f"#### {title}", "", HEADS[kind], "|---" * (HEADS[kind].count("|") - 1) + "|", *rows, ""]
+    return "\n".join(text)
+
+
+def _rows(kind: str, name: str, cell: dict[str, Any]) -> Iterator[str]:
+    if kind == "headline":
+        yield f"| {name} | {cell['data_sets']} | {100 * cell['claimed']:.1f} | {100 * cell['clear']:.1f} |"
+    elif kind == "single":
+        both = (f"{100 * one['default']:.1f}, {100 * one['t test on a line']:.1f}" for one in list(cell.values())[1:])
+        yield f"| {name} | {cell['data_sets']} | {' | '.join(both)} |"
+    else:
+        for way, one in cell.items():
+            shares = [f"{100 * one[key]:.1f}" for key in ("rejected", "covered")]
+            if kind == "noise":
+                biases = [f"{one[key]:+.3f}" for key in ("truth", "bias", "bias_corrected")]
+                shares = [*biases, *shares, f"{100 * one['unsure']:.1f}"]
+            else:
+                shares.append(f"{100 * one['carried']:.1f}")
+            yield f"| {name} | {way} | {one['data_sets']} | {' | '.join(shares)} |"
+
+
+MARKS = ("<!-- measured families: begin -->", "<!-- measured families: end -->")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cells", choices=["develop", "confirm"], default="develop")
+    parser.add_argument("--sets", type=int, default=1000, help="data sets of a cell; a third of it for the verdict")
+    parser.add_argument("--only", default="", help="cells whose name begins so, such as noise")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="JSON to write and to resume from")
+    parser.add_argument("--merge", type=Path, help="put this JSON into benchmarks/results.json and stop")
+    parser.add_argument("--table", type=Path, help="print this JSON as Markdown and stop")
+    parser.add_argument("--into", type=Path, help="with --table: a page that has the two marks")
+    chosen = parser.parse_args(arguments)
+    if chosen.table:
+        tables = markdown(json.loads(chosen.table.read_text()))
+        put_into(chosen.into, tables, *MARKS) if chosen.into else print(tables)
+    elif chosen.merge:
+        merge(chosen.merge, Path(__file__).parent / "results.json", "families")
+    else:
+        run(chosen.cells, chosen.sets, chosen.seed, chosen.out, chosen.only)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

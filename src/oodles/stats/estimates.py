@@ -25,6 +25,7 @@ ROUNDED = 0.98  # R2 above which rounding may be all that is left
 MISSED = 1e-6  # share of the variance that a curve misses of an exact relation
 RESTS = 0.05  # share of a set's residual sum of squares without which a correlation rests on the units left out
 SINGLE = 4.0  # points per unit below which the shares of units in a pair differ by chance alone
+PER_FREEDOM = 20.0  # models with one checkpoint each that a further degree of freedom of the curve takes
 CLIP = 1e-3  # distance from 0 and 1 for probit and logit where the number of examples is not known
 
 
@@ -136,6 +137,28 @@ def interval_of(found: Estimate, r: Array, left_out: Array, recipe: Estimator) -
         left = np.minimum(found.left[:, None], found.left[None, :])
         return resample.t_interval(r, np.broadcast_to(left, r.shape), level=recipe.level)
     return resample.jackknife_interval(r, left_out, level=recipe.level, units=found.effective)
+
+
+def one_checkpoint(series: Series) -> bool:
+    """Whether every run is a model with one checkpoint, and a unit of its own."""
+    return len(series.scores) == len(series.run_names) == len(series.unit_names) > 1
+
+
+def for_models(recipe: Estimator, series: Series) -> Estimator:
+    """The settings for models with one checkpoint each: the t test, and a curve that few models can afford.
+
+    Points are independent, so that nothing is gained by leaving models out, and power is lost. The curve may use two
+    degrees of freedom and one more for every twenty models, up to what the usual smoothing uses.
+    """
+    recipe = replace(recipe, interval="t")
+    if recipe.method != "gam" or recipe.smoothing == "gcv":
+        return recipe
+    _, covariates = _prepared(series, recipe)
+    design = residuals.make_design(
+        covariates, series.runs, method="gam", within=recipe.within, n_splines=recipe.n_splines
+    )
+    allowed = 1 + covariates.shape[1] * (1 + len(series.scores) / PER_FREEDOM)
+    return replace(recipe, smoothing=residuals.smoothing_for(design, allowed, float(recipe.smoothing)))
 
 
 def raw_left_out(found: Estimate, recipe: Estimator) -> Array:
