@@ -28,8 +28,8 @@ from scipy import special
 
 from benchmarks.statistics import merge, put_into, save
 from oodles.stats import noise
-from oodles.stats.correlate import partial_correlations
-from oodles.stats.estimates import Estimator, as_correlations, estimate, for_models, interval_of, usable_points
+from oodles.stats.correlate import for_group, partial_correlations
+from oodles.stats.estimates import Estimator, as_correlations, estimate, interval_of, usable_points
 from oodles.stats.outcomes import Outcomes
 from oodles.stats.pairs import BLURRED, CARRIES
 from oodles.stats.residuals import fit_design, make_design
@@ -462,7 +462,7 @@ def score_single(models: int, bend: float, n_sets: int, seed: int) -> dict[str, 
         own, exact = [], []
         for _ in range(n_sets):
             series = single(models, rho, bend, draw)
-            own.append(estimate(series, for_models(Estimator(), series)).interval.p_val[0, 1] < 0.05)
+            own.append(estimate(series, for_group(Estimator(), series, None)).interval.p_val[0, 1] < 0.05)
             line = estimate(series, Estimator(method="linear", interval="t"))
             exact.append(line.interval.p_val[0, 1] < 0.05)
         found[f"rho {rho}"] = {"default": float(np.mean(own)), "t test on a line": float(np.mean(exact))}

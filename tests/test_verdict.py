@@ -26,7 +26,7 @@ def test_many_runs_count_pairs_after_adjustment():
     assert not verdict.descriptive
     assert verdict.sentence.startswith("Yes: with 9 runs")
     assert (
-        "of 3 pairs of test sets 3 rise together (hans ~ paws, hans ~ rte, paws ~ rte), 0 move apart and 0 cannot be"
+        "of 3 pairs of test sets 3 rise together (hans ~ paws; hans ~ rte; paws ~ rte), 0 move apart and 0 cannot be"
         in verdict.sentence
     )
 
@@ -117,7 +117,7 @@ def test_pairs_that_were_never_tested_are_not_counted_as_no_relation():
     assert np.isnan(perfect["p_val"])
     (verdict,) = verdicts(result)
     assert (
-        "of 6 pairs of test sets 5 rise together (hans ~ paws, hans ~ rte, paws ~ rte and 2 more), " in verdict.sentence
+        "of 6 pairs of test sets 5 rise together (hans ~ paws; hans ~ rte; paws ~ rte and 2 more), " in verdict.sentence
     )
     assert "0 move apart and 0 cannot be told" in verdict.sentence
     assert "1 pair could not be tested, as the caveats say" in verdict.sentence

@@ -144,13 +144,11 @@ def one_checkpoint(series: Series) -> bool:
     return len(series.scores) == len(series.run_names) == len(series.unit_names) > 1
 
 
-def for_models(recipe: Estimator, series: Series) -> Estimator:
-    """The settings for models with one checkpoint each: the t test, and a curve that few models can afford.
+def light_curve(recipe: Estimator, series: Series) -> Estimator:
+    """The settings with a curve that models with one checkpoint each can afford.
 
-    Points are independent, so that nothing is gained by leaving models out, and power is lost. The curve may use two
-    degrees of freedom and one more for every twenty models, up to what the usual smoothing uses.
+    It may use two degrees of freedom and one more for every twenty models, up to what the usual smoothing uses.
     """
-    recipe = replace(recipe, interval="t")
     if recipe.method != "gam" or recipe.smoothing == "gcv":
         return recipe
     _, covariates = _prepared(series, recipe)

@@ -137,7 +137,7 @@ def _named(names: tuple[str, ...]) -> str:
     if not names:
         return ""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f" ({', '.join(names[:NAMED])}{more})"
+    return f" ({'; '.join(names[:NAMED])}{more})"
 
 
 def _within_runs(pairs: pd.DataFrame, pooled: pd.DataFrame, descriptive: bool) -> str:
