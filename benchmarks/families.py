@@ -184,7 +184,7 @@ class DataSet:
     scores: Array  # OOD scores of endless sets
     examples: Outcomes | None  # of the in-domain set
     models: tuple[str, ...]  # of each run
-    share: Array  # share of Yes at every point, of every set
+    share: Array  # share of Yes at every point, of every set; empty where answers do not drift
 
     def outcomes(self, _series: Series, name: str, _values: Array, /) -> tuple[Outcomes | None, str]:
         """In-domain records, as `oodles.stats.outcomes.Examples` has it."""
@@ -232,7 +232,7 @@ def simulate(family: Family, rho: float, draw: np.random.Generator) -> DataSet:
         scores=latent,
         examples=examples if family.records else None,
         models=tuple(f"model{c}" for c in cluster),
-        share=share,
+        share=share if family.drift else np.empty(0),
     )
 
 
@@ -422,7 +422,7 @@ def score_noise(family: Family, rho: float, n_sets: int, seed: int) -> dict[str,
 
 
 def long_table(data: DataSet) -> pd.DataFrame:
-    """A data set as the long table that a user has, with the share of Yes."""
+    """A data set as the long table that a user has; with the share of Yes where answers drift."""
     series = data.series
     names = ["in-domain", *series.test_sets]
     values = np.column_stack([series.covariates, series.scores])
@@ -438,6 +438,8 @@ def long_table(data: DataSet) -> pd.DataFrame:
             "metric": "accuracy",
         }
     )
+    if data.share.size == 0:
+        return rows
     shares = rows[rows["role"] == "ood"].assign(metric="share:Yes", value=data.share.ravel())
     rest = shares.assign(metric="share:No", value=1 - shares["value"])
     return pd.concat([rows, shares, rest], ignore_index=True)

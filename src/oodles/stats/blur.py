@@ -50,7 +50,7 @@ class Blur:
         gram = np.tensordot(weights, self.gram, axes=1)
         hidden = np.tensordot(weights, self.hidden, axes=1)
         scale = np.trace(gram, axis1=1, axis2=2)[:, None, None] / gram.shape[1]
-        gram = gram + 1e-9 * scale * np.eye(gram.shape[1])
+        gram = gram + np.maximum(1e-9 * scale, 1e-12) * np.eye(gram.shape[1])
         links = np.linalg.solve(gram, np.tensordot(weights, self.cross, axes=1))
         shared = np.swapaxes(links, 1, 2) @ hidden @ links
         # The links are estimated, and their errors would count as slopes.
