@@ -201,6 +201,7 @@ def test_runs_with_numbers_for_names_match_their_records_or_are_refused(kind):
             table.loc[[row.Index] * 100, ["run", "step", "test_set"]].assign(example=range(100), correct=correct)
         )
     records = pd.concat(frames)
+    table.loc[table["test_set"] == "mnli", "n"] = 10**6  # its noise is no matter
     records["run"] = records["run"].map(int).map(kind)
     if records["run"].iloc[0] == "0.0":
         with pytest.raises(OodlesError, match=r"records: their runs \(0.0, 1.0, 2.0\) are not the table's \(0, 1, 2\)"):
@@ -356,7 +357,10 @@ def test_small_in_domain_sets_are_said():
     table.loc[inside, "value"] = draw.binomial(100, table.loc[inside, "value"]) / 100
     table.loc[inside, "n"] = 100
     texts = said(partial_correlations(table))
-    assert any(text.startswith("in-domain set is small (n = 100): correlations biased upward") for text in texts)
+    assert any(
+        text.startswith("in-domain scores are noisy relative to their spread (n = 100): r is biased upward")
+        for text in texts
+    )
 
 
 @pytest.mark.parametrize(
@@ -632,7 +636,7 @@ def test_in_domain_scores_that_hardly_differ_are_said_with_the_raw_correlation(o
     assert "held fixed" not in verdict.sentence
     assert "In-domain performance hardly differs here and explains next to nothing" in verdict.sentence
     assert verdict.sentence.startswith("Yes")
-    assert not any("in-domain set is small" in text for text in said(result))  # there is nothing to bias
+    assert not any("noisy relative" in text for text in said(result))  # there is nothing to bias
     few = table.assign(value=values)[table["run"].isin(sorted(table["run"].unique())[:3])]
     (verdict,) = verdicts(partial_correlations(few))
     assert " move apart with hardly anything to hold fixed, but" in verdict.sentence

@@ -61,7 +61,7 @@ def test_left_out_is_the_estimate_of_the_other_runs(within, correlation):
     for run in range(5):
         alone = estimate(series.at(series.runs != run), recipe)
         assert without[run] == pytest.approx(alone.r, abs=1e-9)
-    expected = resample.jackknife_interval(found.r, without, level=0.95)
+    expected = resample.jackknife_interval(found.r, without, level=0.95, units=found.effective)
     assert found.interval.low[0, 1] == expected.low[0, 1]
 
 

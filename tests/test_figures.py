@@ -115,7 +115,7 @@ def test_heatmap_marks_significance_and_descriptive_pairs() -> None:
     figure = plot_correlations(make_result(pairs))
     found = texts(figure.axes[0])
     assert [found[0, 1][0], found[0, 2][0], found[1, 2][0]] == ["+0.90*", "+0.40", "+0.30°"]
-    assert key_text(figure) == "* p < .05 after Holm\n° descriptive: no p-value"
+    assert key_text(figure) == "* clear: p < .05, adjusted\n° descriptive: no p-value"
 
 
 def test_a_caveat_of_one_pair_is_hatched_and_one_of_all_is_beside_the_title() -> None:

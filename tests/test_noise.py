@@ -106,6 +106,7 @@ def test_binomial_noise_is_trace_of_diagonal_covariance(within):
 def test_binomial_noise_beyond_all_variance_ends_at_one():
     series, _ = small_series(np.random.default_rng(1))
     smooth = replace(series, scores=series.scores * 0.02 + 0.5, sizes=np.full_like(series.sizes, 20.0))
+    smooth = replace(smooth, covariate_sizes=np.full_like(series.covariate_sizes, np.nan))
     found = estimate(smooth, Estimator())
     corrected = noise.correct(found, None, metric="accuracy", method="gam", level=0.95)
     assert corrected.reliability[0] < 0

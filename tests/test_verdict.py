@@ -25,7 +25,10 @@ def test_many_runs_count_pairs_after_adjustment():
     (verdict,) = verdicts(partial_correlations(simulated(runs=9, rho=0.9, level=0.0)))
     assert not verdict.descriptive
     assert verdict.sentence.startswith("Yes: with 9 runs")
-    assert "of 3 pairs of test sets 3 rise together, 0 move apart and 0 cannot be told" in verdict.sentence
+    assert (
+        "of 3 pairs of test sets 3 rise together (hans ~ paws; hans ~ rte; paws ~ rte), 0 move apart and 0 cannot be"
+        in verdict.sentence
+    )
 
 
 def test_no_relation_is_no_evidence():
@@ -113,7 +116,10 @@ def test_pairs_that_were_never_tested_are_not_counted_as_no_relation():
     assert perfect["r"] == pytest.approx(1)
     assert np.isnan(perfect["p_val"])
     (verdict,) = verdicts(result)
-    assert "of 6 pairs of test sets 5 rise together, 0 move apart and 0 cannot be told" in verdict.sentence
+    assert (
+        "of 6 pairs of test sets 5 rise together (hans ~ paws; hans ~ rte; paws ~ rte and 2 more), " in verdict.sentence
+    )
+    assert "0 move apart and 0 cannot be told" in verdict.sentence
     assert "1 pair could not be tested, as the caveats say" in verdict.sentence
     assert verdict.sentence.startswith("Yes, where it can be told")
 

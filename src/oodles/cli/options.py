@@ -54,7 +54,7 @@ class AnalysisOptions:
         str | None,
         typer.Option(
             "--interval",
-            help="jackknife (default), run-mean, bootstrap, bootstrap-percentile, naive; see docs/statistics.md.",
+            help="jackknife (default), t, run-mean, bootstrap, bootstrap-percentile, naive; see docs/statistics.md.",
         ),
     ] = None
     correlation: Annotated[str | None, typer.Option("--correlation", help="pearson (default) or spearman.")] = None

@@ -88,7 +88,7 @@ def plot_correlations(result: PartialCorrelations, *, group: Group | None = None
 
     Notes
     -----
-    The colour scale is fixed to -1..1, so that figures can be compared. ``*``: significant after Holm;
+    The colour scale is fixed to -1..1, so that figures can be compared. ``*``: clear, as the verdict counts it;
     ``°``: descriptive, no p-value; hatched: the pair has a caveat of its own; ``†`` beside a title: all
     its pairs share a caveat. Small numbers are the interval.
     """
@@ -220,11 +220,11 @@ def _draw_key(figure: Figure, panels: Sequence[_Panel]) -> None:
 
 
 def _marks_that_occur(panels: Sequence[_Panel]) -> list[str]:
-    marks = {"* p < .05 after Holm": False, "° descriptive: no p-value": False}
+    marks = {"* clear: p < .05, adjusted": False, "° descriptive: no p-value": False}
     hatched, shared = False, False
     for panel in panels:
         common, pairs = panel.shared, panel.records
-        marks["* p < .05 after Holm"] |= any(_mark(pair) == "*" for pair in pairs)
+        marks["* clear: p < .05, adjusted"] |= any(_mark(pair) == "*" for pair in pairs)
         marks["° descriptive: no p-value"] |= any(_descriptive(pair) for pair in pairs)
         hatched |= any(_kinds(pair) - common for pair in pairs)
         shared |= bool(common)
@@ -235,7 +235,8 @@ def _marks_that_occur(panels: Sequence[_Panel]) -> list[str]:
 def _mark(pair: Mapping[str, Any]) -> str:
     if _descriptive(pair):
         return "°"
-    return "*" if float(pair["p_holm"]) < SIGNIFICANT else ""
+    clear = pair.get("clear", float(pair["p_holm"]) < SIGNIFICANT)  # as the verdict counts it
+    return "*" if clear else ""
 
 
 def _descriptive(pair: Mapping[str, Any]) -> bool:

@@ -79,7 +79,7 @@ class Analysis:
     def of(cls, table: pd.DataFrame, result: PartialCorrelations) -> Analysis:
         """Changes and verdicts for correlations that were computed by themselves."""
         settings: Mapping[str, Any] = {"by": (), **result.settings}
-        options = {name: settings[name] for name in SHARED if name in settings}
+        options = {name: settings[name] for name in SHARED if settings.get(name) is not None}
         checked, _ = check_table(table, in_domain=settings.get("in_domain"))
         said = verdicts(result) if len(result.table) else ()
         return cls(result=result, changes=changes(table, **options), verdicts=tuple(said), long_table=_plain(checked))

@@ -20,6 +20,8 @@ from oodles.stats.series import Series
 from oodles.stats.splines import Array
 
 DRIFTING = 0.5  # correlation of a residual with the share of an answer, in both sets, that is worth saying
+ORIGINS = ("family", "architecture", "size", "seed", "data_seed", "draw")  # columns of what runs may share
+PLURALS = {"family": "families"}
 HARDLY = "in-domain scores hardly differ"
 UNKNOWN_SIZE = 2500.0  # examples of a test set that does not tell
 LITTLE = 0.02  # of the OOD sets' spread: an in-domain spread of a metric without bounds that is next to none
@@ -168,16 +170,22 @@ def _first_shares(table: pd.DataFrame) -> pd.Series | None:
     return pd.Series(rows["value"].to_numpy(float), index=keys)
 
 
-def shared_seeds(series: Series, table: pd.DataFrame, unit: str) -> str | None:
-    """A word where runs that count as independent have a seed in common."""
-    if unit != "run" or "seed" not in table.columns or len(series.run_names) < 2:
-        return None
-    runs = table.loc[table["run"].isin(series.run_names), ["run", "seed"]].dropna().drop_duplicates("run")
-    seeds = runs["seed"].nunique()
-    if len(runs) < len(series.run_names) or seeds == len(runs):
-        return None
+def shared_origins(series: Series, table: pd.DataFrame, unit: str | None) -> tuple[str, ...]:
+    """A word where runs that count as independent have an origin in common, such as a seed or a family."""
+    if unit not in (None, "run") or len(series.run_names) < 2 or series.unit_names != series.run_names:
+        return ()
+    said = []
+    single = len(series.scores) == len(series.run_names)
+    what = "models" if single else "runs"
     where = ", ".join(series.group.values()) or "the table"
-    return f"{where}: {len(runs)} runs have {seeds} seeds; if a seed decides their data, it is the unit (--unit seed)"
+    own = table.loc[table["run"].isin(series.run_names)].drop_duplicates("run")
+    for column in (name for name in ORIGINS if name in own.columns):
+        values = own[column].dropna()
+        if len(values) == len(series.run_names) and 1 < values.nunique() < len(values):
+            several = f"{values.nunique()} {PLURALS.get(column, column + 's')}"
+            why = "if a seed decides their data" if column == "seed" else f"if those of one {column} are alike"
+            said.append(f"{where}: {len(values)} {what} have {several}; {why}, it is the unit (--unit {column})")
+    return tuple(said)
 
 
 def hardly_differ(caveats: Iterable[str]) -> bool:

@@ -18,7 +18,7 @@ import pandas as pd
 
 from oodles.errors import ConfigError, DataError, listed, nearest
 from oodles.stats import cautions
-from oodles.stats.estimates import FEWEST, Estimator, usable_points
+from oodles.stats.estimates import FEWEST, Estimator, light_curve, one_checkpoint, usable_points
 from oodles.stats.longtable import check_table, name_of
 from oodles.stats.outcomes import Examples, Records
 from oodles.stats.pairs import (
@@ -30,6 +30,7 @@ from oodles.stats.pairs import (
     fit_rows,
     mark_disagreement,
     pair_rows,
+    say_clear,
     shares_examples,
 )
 from oodles.stats.resample import INTERVALS
@@ -40,6 +41,7 @@ from oodles.stats.series import (
     Series,
     group_series,
     nearly_shared,
+    one_step,
     same_sets,
     settle_by,
     shared_points,
@@ -50,9 +52,10 @@ from oodles.stats.splines import SMOOTHING
 CORRELATIONS = ("pearson", "spearman")
 POOLED = ("pooled", "run")
 SHARED_START = ("drop", "keep")
+FEW_MODELS = 40  # with one checkpoint each: below this the jackknife loses power, and t is tested
 SEVERAL = 4  # different starts of which each is counted
 FOR = {  # which interval belongs to which way of pooling; the first is its default
-    "pooled": ("jackknife", "bootstrap", "bootstrap-percentile", "naive"),
+    "pooled": ("jackknife", "t", "bootstrap", "bootstrap-percentile", "naive"),
     "run": ("jackknife", "bootstrap", "bootstrap-percentile", "naive"),
     "separate": ("run-mean", "naive"),
 }
@@ -83,7 +86,7 @@ def partial_correlations(
     records: pd.DataFrame | Examples | None = None,
     *,
     by: Sequence[str] = BY,
-    unit: str = "run",
+    unit: str | None = None,
     metric: str = "accuracy",
     in_domain: str | Sequence[str] | None = None,
     method: str = "gam",
@@ -111,7 +114,8 @@ def partial_correlations(
     by
         Columns that make a group; default ``("model", "train_set")``. Each group is analysed by itself.
     unit
-        Column that says what is independent. Runs are; runs that share a seed's data may be declared one unit.
+        Column that says what is independent. Where not given, runs are, or models in a group that holds several runs
+        of several models; runs that share a seed's data may be declared one unit.
     metric
         Which metric to analyse.
     in_domain
@@ -123,14 +127,15 @@ def partial_correlations(
         `pooled`, one fit over all runs (the study's number); `run`, one fit plus an intercept per run (the question
         within runs); `separate`, one fit per run; or several of them. Default ``("pooled", "run")``.
     interval
-        `jackknife`, `run-mean`, `bootstrap`, `bootstrap-percentile` or `naive`; where not given, `jackknife`
-        (`run-mean` for `separate`).
+        `jackknife`, `t`, `run-mean`, `bootstrap`, `bootstrap-percentile` or `naive`; where not given, `jackknife`
+        (`run-mean` for `separate`; `t` for fewer than 40 models with one checkpoint each).
     correlation
         `pearson`, or `spearman`, which replaces all scores by their ranks before the fit.
     level
         Coverage of the intervals.
     smoothing
-        Penalty of the spline, default ``0.6``, or `gcv` to select it for every test set.
+        Penalty of the spline, default ``0.6``, or `gcv` to select it for every test set. Models with one checkpoint
+        each are smoothed more where they are few.
     n_resamples
         Resamples of the bootstrap.
     seed
@@ -167,11 +172,13 @@ def partial_correlations(
     >>> result.caveats[0]
     'no model and no train_set in the table: grouped by nothing'
     """
-    ways = _ways(within, interval)
+    _ways(within, interval)
     _check_choices(method, correlation, level, smoothing, n_resamples)
     _check_start(shared_start, chance)
     checked, said = check_table(table, in_domain=in_domain)
     by, by_said = settle_by(checked, by)
+    single = one_step(checked)
+    ways = _ways("pooled" if single and within == POOLED and interval != "run-mean" else within, interval)
     _check_range(checked, metric, method)
     recipes = [
         Estimator(
@@ -190,10 +197,10 @@ def partial_correlations(
     beware = cautions.Cautions.read(checked, metric=metric, chance=chance)
     rows, caveats = _Rows(), [*said, *by_said, *beware.caveats]
     for series in group_series(checked, by=by, unit=unit, metric=metric):
-        seeds = cautions.shared_seeds(series, checked, unit)
-        caveats += [seeds] if seeds else []
+        caveats += cautions.shared_origins(series, checked, unit)
         slices = {} if shared_examples else beware.shared
-        caveats += _add_group(rows, series, recipes, items, slices, beware, drop=shared_start == "drop")
+        own = [for_group(recipe, series, interval) for recipe in recipes]
+        caveats += _add_group(rows, series, own, items, slices, beware, drop=shared_start == "drop")
     caveats += _slice_caveat(beware.shared, shared_examples)
     settings: dict[str, object] = {
         "by": list(by),
@@ -213,12 +220,27 @@ def partial_correlations(
         "shared_examples": shared_examples,
         "records": items is not None,
     }
+    if len(by) and len({tuple(pair[name] for name in by) for pair in rows.pairs}) > 1:
+        caveats.append("differences between groups are not tested")
     if not rows.pairs:
         raise DataError(
             f"{name_of(table)}: no pair of OOD test sets can be correlated; "
             + "; ".join(list(dict.fromkeys(caveats))[-3:])
         )
     return _as_result(rows, by, settings, tuple(dict.fromkeys(caveats)))
+
+
+def for_group(recipe: Estimator, series: Series, interval: str | None) -> Estimator:
+    """The settings of a group: models with one checkpoint each have a lighter curve and, if few, the t test."""
+    if not one_checkpoint(series):
+        if recipe.interval == "t":
+            where = ", ".join(series.group.values()) or "the table"
+            raise ConfigError(
+                f"{where}: interval t takes points as independent; use jackknife for runs of several steps"
+            )
+        return recipe
+    few = interval is None and recipe.within == "pooled" and len(series.run_names) < FEW_MODELS
+    return light_curve(replace(recipe, interval="t") if few else recipe, series)
 
 
 def _ways(within: str | Sequence[str], interval: str | None) -> dict[str, str]:
@@ -405,6 +427,7 @@ def _scored(used: Series, points: Any, sets: Sequence[int], within: str) -> Seri
 def _as_result(
     rows: _Rows, by: Sequence[str], settings: Mapping[str, object], caveats: tuple[str, ...]
 ) -> PartialCorrelations:
+    say_clear(rows.pairs)
     pairs = pd.DataFrame(rows.pairs)
     return PartialCorrelations(
         table=pairs[[*by, *PAIR_COLUMNS]],

@@ -7,7 +7,7 @@ draw of units. It knows nothing of tables, names or caveats; `correlate.py` does
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ LEAST_LEFT = 2.0  # residual degrees of freedom below which a correlation is +-1
 ROUNDED = 0.98  # R2 above which rounding may be all that is left
 MISSED = 1e-6  # share of the variance that a curve misses of an exact relation
 RESTS = 0.05  # share of a set's residual sum of squares without which a correlation rests on the units left out
+SINGLE = 4.0  # points per unit below which the shares of units in a pair differ by chance alone
+PER_FREEDOM = 20.0  # models with one checkpoint each that a further degree of freedom of the curve takes
 CLIP = 1e-3  # distance from 0 and 1 for probit and logit where the number of examples is not known
 
 
@@ -55,6 +57,14 @@ class Estimate:
     left_out: Array  # units x sets x sets: sums of products of residuals without each unit, nan where nothing is left
     raw: Array  # sets x sets: the same correlations with nothing regressed out but what `within` takes out
     counted: Ints  # sets x sets: units behind each correlation
+    shares: Array  # units x sets x sets: how much of each pair a unit carries
+
+    @property
+    def effective(self) -> Array:
+        """Sets x sets: the equal units that the shares are worth; all of them where a unit has few points."""
+        if len(self.used.scores) < SINGLE * len(self.used.unit_names):
+            return self.counted.astype(float)
+        return resample.effective_units(self.shares)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -105,11 +115,10 @@ def estimate(series: Series, recipe: Estimator) -> Estimate:
         return something_left(refit.products(weights), least)
 
     left_out = redo(resample.jackknife_weights(n_units)) if n_units > 1 else np.empty((0, *r.shape))
-    found = _interval(r, left_out, redo, series, recipe)
     level_out = residuals.centre(scores, series.runs) if recipe.within == "run" else scores
-    return Estimate(
+    found = Estimate(
         r=r,
-        interval=found,
+        interval=resample.nothing(r),
         fit=fit,
         used=series,
         left=left,
@@ -117,18 +126,67 @@ def estimate(series: Series, recipe: Estimator) -> Estimate:
         left_out=left_out,
         raw=_raw(level_out),
         counted=np.full(r.shape, n_units),
+        shares=_shares(fit.residuals, series),
     )
+    return replace(found, interval=_interval(found, redo, recipe))
 
 
-def _interval(r: Array, left_out: Array, redo: Callable[[Array], Array], series: Series, recipe: Estimator) -> Interval:
-    n_units, level = len(series.unit_names), recipe.level
+def interval_of(found: Estimate, r: Array, left_out: Array, recipe: Estimator) -> Interval:
+    """The interval of other correlations of the same residuals, from one value without each unit."""
+    if recipe.interval == "t":
+        left = np.minimum(found.left[:, None], found.left[None, :])
+        return resample.t_interval(r, np.broadcast_to(left, r.shape), level=recipe.level)
+    return resample.jackknife_interval(r, left_out, level=recipe.level, units=found.effective)
+
+
+def one_checkpoint(series: Series) -> bool:
+    """Whether every run is a model with one checkpoint, and a unit of its own."""
+    return len(series.scores) == len(series.run_names) == len(series.unit_names) > 1
+
+
+def light_curve(recipe: Estimator, series: Series) -> Estimator:
+    """The settings with a curve that models with one checkpoint each can afford.
+
+    It may use two degrees of freedom and one more for every twenty models, up to what the usual smoothing uses.
+    """
+    if recipe.method != "gam" or recipe.smoothing == "gcv":
+        return recipe
+    _, covariates = _prepared(series, recipe)
+    design = residuals.make_design(
+        covariates, series.runs, method="gam", within=recipe.within, n_splines=recipe.n_splines
+    )
+    allowed = 1 + covariates.shape[1] * (1 + len(series.scores) / PER_FREEDOM)
+    return replace(recipe, smoothing=residuals.smoothing_for(design, allowed, float(recipe.smoothing)))
+
+
+def raw_left_out(found: Estimate, recipe: Estimator) -> Array:
+    """Products of scores without each unit, with nothing regressed out but what `within` takes out."""
+    series, scores = found.used, found.fit.fitted + found.fit.residuals
+    constant = np.zeros((len(scores), 1))
+    design = residuals.make_design(constant, series.runs, method="linear", within=recipe.within)
+    moments = residuals.unit_moments(design, scores, series.units)
+    refit = Refit(design=design, moments=moments, smoothing=recipe.smoothing, points=np.arange(len(scores)))
+    return refit.products(resample.jackknife_weights(len(series.unit_names)))
+
+
+def _shares(left: Array, series: Series) -> Array:
+    """What each unit carries of a pair: the root of the product of its shares of both sums of squares."""
+    squares = np.zeros((len(series.unit_names), left.shape[1]))
+    np.add.at(squares, series.units, left**2)
+    roots = np.sqrt(squares)
+    parts = roots[:, :, None] * roots[:, None, :]
+    return np.asarray(parts / np.maximum(parts.sum(axis=0), 1e-300), dtype=float)
+
+
+def _interval(found: Estimate, redo: Callable[[Array], Array], recipe: Estimator) -> Interval:
+    r, series, level = found.r, found.used, recipe.level
+    n_units = len(series.unit_names)
     if recipe.interval == "naive":
         return resample.naive_interval(r, len(series.scores), series.covariates.shape[1], level=level)
     if n_units < 2:
-        nothing = np.full_like(r, np.nan)
-        return Interval(low=nothing, high=nothing, p_val=nothing)
-    if recipe.interval == "jackknife":
-        return resample.jackknife_interval(r, as_correlations(left_out), level=level)
+        return resample.nothing(r)
+    if recipe.interval in ("jackknife", "t"):
+        return interval_of(found, r, as_correlations(found.left_out), recipe)
     drawn = as_correlations(redo(resample.bootstrap_weights(n_units, recipe.n_resamples, recipe.seed)))
     if recipe.interval == "bootstrap":
         return resample.bootstrap_interval(r, drawn, n_units, level=level)
@@ -294,6 +352,7 @@ def _estimate_separately(series: Series, recipe: Estimator) -> Estimate:
         left_out=left_out,
         raw=np.asarray(np.tanh(resample.mean_over_known(_unit_means(resample.to_z(raw), series))), dtype=float),
         counted=(~np.isnan(z)).sum(axis=0),
+        shares=_shares(together.residuals, series),
     )
 
 

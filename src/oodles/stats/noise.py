@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from oodles.stats import resample, residuals
-from oodles.stats.estimates import Estimate, Refit, inside_unit
+from oodles.stats.blur import blur
+from oodles.stats.estimates import Estimate, Refit, as_correlations, inside_unit
 from oodles.stats.outcomes import Examples, Outcomes
 from oodles.stats.residuals import Ints
 from oodles.stats.splines import Array
@@ -35,6 +36,7 @@ FEW_ITEMS = 40  # with fewer independent items and an uncertainty above UNSURE s
 UNSURE = 0.63
 FEWEST_ITEMS = 10  # with fewer the noise is not measured at all
 IMPOSSIBLE = -1.0  # reliability below which the records cannot be independent draws, however few units there are
+MOVED = 0.05  # by which noise that is only bounded may move a correlation that counts as measured
 CHUNK = 4096  # examples handled at once, so that memory does not grow with the test set
 
 
@@ -73,7 +75,24 @@ class Corrected:
     uncertainty: Array  # per set: standard error of the residual variance without noise, as a share of it
     violated: tuple[bool, ...]  # per set: noise was measured as larger than the residual, beyond chance
     caveats: tuple[tuple[str, ...], ...]  # per set
-    covariate_noise: float  # noise variance of the in-domain score, nan where not known
+    inside: Inside  # what noise of the in-domain set does
+    exact: NDArray[np.bool_]  # sets x sets: whether all noises that matter were measured
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class Inside:
+    """Noise of the in-domain set, and the products of residuals without it."""
+
+    source: str  # records; binomial, which is the most it can be; or none: not known
+    variance: float  # of the noise at a point, nan where not known
+    full: Array | None = None  # sets x sets; None where nothing can be corrected
+    left_out: Array | None = None  # the same without each unit
+    hidden: bool = False  # noise may be most of what in-domain scores differ by
+
+    @property
+    def r(self) -> Array | None:
+        """Correlations without in-domain noise, those of the OOD sets still in them."""
+        return None if self.full is None else as_correlations(self.full[None])[0]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -105,12 +124,17 @@ def correct(found: Estimate, records: Examples | None, *, metric: str, method: s
         Coverage of the interval.
     """
     noises = [_noise_of(found, records, which, metric, method) for which in range(len(found.used.test_sets))]
-    products = _Products.of(found, noises)
+    inside = _inside(found, records, metric, method)
+    ends = [_Products.of(found.fit.residuals.T @ found.fit.residuals, found.left_out, noises)]
+    if inside.full is not None and inside.left_out is not None:
+        ends.append(_Products.of(inside.full, inside.left_out, noises))
+    products = ends[-1] if inside.source == "records" else ends[0]
     squares = products.full.diagonal()
     with np.errstate(divide="ignore", invalid="ignore"):
         reliability = np.asarray(products.variances / np.where(squares > 0, squares, np.nan), dtype=float)
     violated = _violated(products, reliability, noises, level)
-    r, low, high = _corrected(found, products, noises, level)
+    exact = _exact(found, inside, noises)
+    r, low, high = _corrected(found, products, ends, noises, exact, level)
     for matrix in (r, low, high):
         matrix[np.array(violated), :] = matrix[:, np.array(violated)] = np.nan
     return Corrected(
@@ -123,8 +147,20 @@ def correct(found: Estimate, records: Examples | None, *, metric: str, method: s
         uncertainty=products.uncertainty,
         violated=violated,
         caveats=tuple(noise.caveats for noise in noises),
-        covariate_noise=_covariate_noise(found, records, metric, method),
+        inside=inside,
+        exact=exact,
     )
+
+
+def _exact(found: Estimate, inside: Inside, noises: Sequence[Noise]) -> NDArray[np.bool_]:
+    """Pairs whose two sets have records, and the in-domain set as well unless its noise moves them too little."""
+    measured = np.array([noise.source == "records" for noise in noises])
+    both = np.outer(measured, measured)
+    if inside.source != "binomial":
+        return both
+    if inside.r is None:
+        return both & (not inside.hidden)
+    return np.asarray(both & (np.abs(found.r - inside.r) <= MOVED), dtype=bool)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -143,17 +179,16 @@ class _Products:
     by_item: Array  # sets x sets x sets: for the items of a set, covariance of (C with each other set, own V)
 
     @classmethod
-    def of(cls, found: Estimate, noises: Sequence[Noise]) -> _Products:
-        full = found.fit.residuals.T @ found.fit.residuals
-        n_units = len(found.left_out)
+    def of(cls, full: Array, left_out: Array, noises: Sequence[Noise]) -> _Products:
+        n_units = len(left_out)
         nothing = np.full_like(full, np.nan)
         by_unit = (nothing, nothing, nothing)
         if n_units > 1:
             # A sum without a unit is smaller by that unit's part: brought back to the size of the full sum.
             scale = n_units / (n_units - 1)
             left = np.array([noise.left_out for noise in noises]).T
-            V = scale * (np.diagonal(found.left_out, axis1=1, axis2=2) - left)
-            C = scale * found.left_out
+            V = scale * (np.diagonal(left_out, axis1=1, axis2=2) - left)
+            C = scale * left_out
             V, C = V - V.mean(axis=0), C - C.mean(axis=0)
             by_unit = (
                 (C**2).sum(axis=0) / scale,
@@ -181,19 +216,26 @@ class _Products:
 
 
 def _corrected(
-    found: Estimate, products: _Products, noises: Sequence[Noise], level: float
+    found: Estimate,
+    products: _Products,
+    ends: Sequence[_Products],
+    noises: Sequence[Noise],
+    exact: NDArray[np.bool_],
+    level: float,
 ) -> tuple[Array, Array, Array]:
-    """Estimate and interval where both sets have records; otherwise the range."""
-    measured = np.array([noise.source == "records" for noise in noises])
+    """Estimate and interval where all noise was measured; otherwise the range from none of it to all it may be."""
     known = np.array([noise.source != "none" for noise in noises])
-    both = np.outer(measured, measured)
-    ranged = np.outer(known, known) & ~both
+    ranged = np.outer(known, known) & ~exact
     r, low, high = _ratio(products, np.array([noise.items for noise in noises], dtype=float), level)
-    end = _held(_plain_ratio(products), found.r)
-    low = np.where(both, low, np.where(ranged, np.fmin(found.r, end), np.nan))
-    high = np.where(both, high, np.where(ranged, np.fmax(found.r, end), np.nan))
+    start = as_correlations(products.full[None])[0]
+    limits = [start if products is ends[-1] and len(ends) > 1 else found.r]
+    for one in ends if products is ends[0] else [products]:
+        limits.append(_held(_plain_ratio(one), as_correlations(one.full[None])[0]))
+    least, most = np.fmin.reduce(limits), np.fmax.reduce(limits)
+    low = np.where(exact, low, np.where(ranged, least, np.nan))
+    high = np.where(exact, high, np.where(ranged, most, np.nan))
     shown = np.where(np.isfinite(found.r), 1.0, np.nan)
-    return np.where(both, r, np.nan) * shown, low * shown, high * shown
+    return np.where(exact, r, np.nan) * shown, low * shown, high * shown
 
 
 def _ratio(products: _Products, items: Array, level: float) -> tuple[Array, Array, Array]:
@@ -516,43 +558,66 @@ def _chunks(codes: Ints) -> list[slice]:
     return cuts
 
 
-def _covariate_noise(found: Estimate, records: Examples | None, metric: str, method: str) -> float:
-    """Noise variance per point of the in-domain score, after residualising; nan where it cannot be known."""
+def _inside(found: Estimate, records: Examples | None, metric: str, method: str) -> Inside:
+    """Noise of the in-domain score after residualising, and the products without it as far as they can be had.
+
+    Noise that all points share moves the in-domain axis and nothing else, so it is measured after the regression. From
+    n alone only a bound is known: the binomial error, which is too much where models are scored on the same examples.
+    """
     series = found.used
+    scale = series.scale
+    unknown = Inside(source="none", variance=float("nan"))
     if metric != "accuracy" or series.covariates.shape[1] != 1 or method not in ("gam", "linear"):
-        return float("nan")
-    values, sizes = series.covariates[:, 0], series.covariate_sizes[:, 0]
-    spectra: list[Spectrum] | None = None
+        return unknown
+    values, sizes = series.covariates[:, 0] / scale, series.covariate_sizes[:, 0]
+    if np.isnan(sizes).any() or not (sizes > 0).all() or not ((values >= 0) & (values <= 1)).all():
+        return unknown
+    left = float(np.mean(found.left))
+    if not left > 0:
+        return unknown
+    binomial = [_binomial(refit, values * (1 - values) / sizes, found) for refit in found.refits]
+    most = measured = _noise_sums(found, binomial, 0)[0] / left
+    source = "binomial"
     if records is not None:
-        outcomes, _ = records.outcomes(series, series.in_domain[0], values)
+        outcomes, _ = records.outcomes(series, series.in_domain[0], series.covariates[:, 0])
         if outcomes is not None:
             spectra = [_measured(refit, outcomes, np.ones_like(values), found) for refit in found.refits]
-    if spectra is None:
-        if np.isnan(sizes).any() or (sizes <= 0).any() or (values < 0).any() or (values > 1).any():
-            return float("nan")
-        variance = values * (1 - values) / sizes
-        spectra = [_binomial(refit, variance, found) for refit in found.refits]
-    left = float(np.mean(found.left))
-    return _noise_sums(found, spectra, 0)[0] / left if left > 0 else float("nan")
+            measured, source = max(_noise_sums(found, spectra, 0)[0] / left, 0.0), "records"
+    start = Inside(source=source, variance=measured * scale**2)
+    if len(found.refits) > 1 or not most > 0:
+        return start
+    blurred = blur(found, sizes, scale, measured / most, bent=method == "gam")
+    if blurred is None:
+        return replace(start, hidden=True)
+    n_units = len(series.unit_names)
+    full = blurred.correct((found.fit.residuals.T @ found.fit.residuals)[None], np.ones((1, n_units)))[0]
+    without = found.left_out
+    if len(without):
+        without = blurred.correct(without, resample.jackknife_weights(n_units))
+    return replace(start, full=full, left_out=without)
 
 
 def covariate_bias(found: Estimate, corrected: Corrected) -> Array:
-    """First-order bias of each correlation from noise in the in-domain score, were the true one zero.
+    """What in-domain noise adds to each correlation: measured or, from n alone, at most; nan where not known.
 
-    With slopes g of two sets on the observed in-domain score, of which a share a is signal, noise variance v in it
-    and residual variances s, both residuals contain the same g_i g_j v / a: the noise that was subtracted, and the
-    signal that a slope flattened by noise left behind.
+    With one fit per run it is the first-order bias, were the true correlation zero. With slopes g of two sets on the
+    observed in-domain score, of which a share a is signal, noise variance v in it and residual variances s, both
+    residuals contain the same g_i g_j v / a: the noise that was subtracted, and the signal that a slope flattened by
+    noise left behind.
     """
+    inside = corrected.inside
+    if inside.r is not None:
+        return np.asarray(found.r - inside.r, dtype=float)
     series = found.used
     n_sets = len(series.test_sets)
-    if not np.isfinite(corrected.covariate_noise):
+    if not np.isfinite(inside.variance):
         return np.full((n_sets, n_sets), np.nan)
     x = series.covariates - series.covariates.mean(axis=0)
     if found.refits[0].design.runs is not None or len(found.refits) > 1:
         x = residuals.centre(x, series.runs)
     slope = x[:, 0] @ found.fit.fitted / max(float((x**2).sum()), 1e-300)
     variance = (found.fit.residuals**2).sum(axis=0) / np.maximum(found.left, 1e-300)
-    signal = max(1.0 - corrected.covariate_noise / max(float((x**2).mean()), 1e-300), 0.05)
-    noise = max(corrected.covariate_noise, 0.0) / signal
+    signal = max(1.0 - inside.variance / max(float((x**2).mean()), 1e-300), 0.05)
+    noise = max(inside.variance, 0.0) / signal
     share = slope * np.sqrt(noise / np.where(variance > 0, variance, np.nan))
     return np.asarray(np.clip(np.outer(share, share), -1.0, 1.0), dtype=float)

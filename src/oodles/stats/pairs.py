@@ -10,23 +10,36 @@ from typing import Any
 import numpy as np
 
 from oodles.stats import cautions, noise, resample
-from oodles.stats.estimates import Estimate, Estimator, as_correlations, estimate, something_left
+from oodles.stats.estimates import (
+    Estimate,
+    Estimator,
+    as_correlations,
+    estimate,
+    interval_of,
+    raw_left_out,
+    something_left,
+)
 from oodles.stats.outcomes import Examples
 from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.residuals import SLIVER, centre
 from oodles.stats.series import Series
 from oodles.stats.splines import Array
 
+SIGNIFICANT = 0.05
+NOISE = "noise of the in-domain set"
 NEARLY_ALL = 0.98  # R2 of a fit above which too little residual is left
 NOISY = 0.3  # reliability of a residual below which too little residual is left
 BIASED = 0.05  # bias through a noisy in-domain score that is worth saying
+BLURRED = 0.5  # share of a residual that may be noise of the in-domain set before its correction is unsure
+CARRIES = 0.4  # share of a pair that one unit may carry without being named
+SWAYS = 0.1  # by which a correlation may move without one model before the model is named
 SHORT = 12  # steps of a run below which one curve per run is doubtful
 TOGETHER = 0.05  # largest correlation that two sets' movements within runs allow, below which they never meet
 CROWDED = 2 / 3  # share of points in the top tenth of the in-domain range above which it is doubtful, too
 PAIR_COLUMNS = (
     *("a", "b", "r", "low", "high", "p_val", "p_holm", "p_bh", "r_raw"),
-    *("r_corrected", "r_corrected_low", "r_corrected_high", "corrected_by", "n_runs", "n_units", "n_steps"),
-    *("method", "within", "interval", "correlation", "caveats"),
+    *("r_corrected", "r_corrected_low", "r_corrected_high", "corrected_by", "p_corrected", "p_said", "clear", "doubt"),
+    *("n_runs", "n_units", "n_steps", "method", "within", "interval", "correlation", "caveats"),
 )
 UNCORRECTED = {
     **dict.fromkeys(("r_corrected", "r_corrected_low", "r_corrected_high"), float("nan")),
@@ -45,6 +58,7 @@ class Found:
     estimate: Estimate
     corrected: noise.Corrected
     bias: Array
+    p_corrected: Array  # sets x sets: of no correlation beyond what noise of the in-domain set makes
     drift: Array  # per set: how its residual moves with the share of an answer
     outlier: Array  # sets x sets: the unit that stands out, or -1
 
@@ -63,13 +77,38 @@ class GroupTask:
         found = estimate(used, self.recipe)
         scale = "ranks" if self.recipe.correlation == "spearman" else self.beware.metric
         corrected = noise.correct(found, self.items, metric=scale, method=self.recipe.method, level=self.recipe.level)
+        flat = bool(self.beware.of_covariates(used, self.recipe.within))
         return Found(
             estimate=found,
             corrected=corrected,
             bias=noise.covariate_bias(found, corrected),
+            p_corrected=_beyond_noise(found, corrected.inside, self.recipe, flat),
             drift=self.beware.drift(found),
             outlier=_outliers(found, self.recipe.within),
         )
+
+
+def _beyond_noise(found: Estimate, inside: noise.Inside, recipe: Estimator, flat: bool) -> Array:
+    """p of no correlation, whatever part of it noise of the in-domain set may make.
+
+    With records its noise is known, and the corrected correlation is tested. From n alone it lies between none and the
+    binomial error: both ends are tested, and the larger p holds. Where in-domain scores differ by little more than
+    noise, or by less, partial and raw correlations are the two ends.
+    """
+    p_val = found.interval.p_val
+    if recipe.interval == "naive" or len(found.refits) > 1 or not len(found.left_out):
+        return p_val
+    if inside.r is not None and inside.left_out is not None:
+        r, left_out = inside.r, inside.left_out
+    elif flat or inside.hidden:
+        r, left_out = found.raw, raw_left_out(found, recipe)
+    else:
+        return p_val
+    other = interval_of(found, r, as_correlations(left_out), recipe).p_val
+    other = np.where(np.isnan(r) & np.isfinite(found.r), 1.0, other)
+    if inside.source == "records" and inside.r is not None:
+        return np.asarray(np.where(np.isnan(p_val), np.nan, other), dtype=float)
+    return np.asarray(np.where(r * found.r < 0, 1.0, np.maximum(p_val, other)), dtype=float)
 
 
 def _outliers(found: Estimate, within: str) -> Array:
@@ -96,6 +135,10 @@ def empty_pair(used: Series, names: tuple[str, str], job: GroupTask, said: tuple
         "b": names[1],
         **dict.fromkeys(("r", "low", "high", "p_val", "p_holm", "p_bh", "r_raw"), float("nan")),
         **UNCORRECTED,
+        "p_corrected": float("nan"),
+        "p_said": float("nan"),
+        "clear": False,
+        "doubt": "",
         "n_runs": 0,
         "n_units": 0,
         "n_steps": 0,
@@ -135,6 +178,7 @@ def pair_rows(
             "p_val": interval.p_val[i, j] if tested else float("nan"),
             "r_raw": found.estimate.raw[i, j],
             **_corrected_pair(found, i, j),
+            "p_corrected": found.p_corrected[i, j] if tested else float("nan"),
             "n_runs": len(used.run_names),
             "n_units": n_units,
             "n_steps": len(used.scores),
@@ -150,11 +194,12 @@ def pair_rows(
         if shares_examples(*names, job.beware.shared):
             said.append("the two sets share examples: their noise is the same noise")
         if meeting[i, j] < TOGETHER and np.isfinite(pair["r"]):
-            pair |= dict.fromkeys(("low", "high", "p_val"), float("nan"))
+            pair |= dict.fromkeys(("low", "high", "p_val", "p_corrected"), float("nan"))
             said.append(f"no interval: {names[0]} and {names[1]} hardly ever move in the same run")
         else:
             said += _interval_caveats(pair, found, i, j)
         said += _pair_caveats(pair, found, i, j, bool(flat))
+        pair["doubt"] = _doubt(pair, found, i, j, shared=shares_examples(*names, job.beware.shared))
         pairs.append(pair | {"caveats": list(dict.fromkeys(said))})
     return pairs
 
@@ -189,10 +234,34 @@ def _corrected_pair(found: Found, i: int, j: int) -> dict[str, Any]:
 
 
 def _corrected_by(corrected: noise.Corrected, i: int, j: int) -> str:
-    sources = {corrected.source[i], corrected.source[j]}
-    if "none" in sources:
+    if "none" in (corrected.source[i], corrected.source[j]):
         return "none"
-    return "records" if sources == {"records"} else "range"
+    return "records" if corrected.exact[i, j] else "range"
+
+
+def _doubt(pair: Mapping[str, Any], found: Found, i: int, j: int, *, shared: bool) -> str:
+    """What else than a relation could explain a correlation: nothing, or the word the verdict has for it."""
+    if not np.isfinite(pair["p_val"]):
+        return ""
+    if shared:
+        return "shared examples"
+    if _moves_with_answers(found, i, j):
+        return "answers"
+    inside = found.corrected.inside
+    hidden = _blurred(found, i) or _blurred(found, j)
+    unknown = inside.r is None and not inside.hidden and abs(found.bias[i, j]) > BIASED
+    gone = pair["p_val"] < SIGNIFICANT <= pair["p_corrected"]
+    return NOISE if hidden or unknown or gone else ""
+
+
+def _moves_with_answers(found: Found, i: int, j: int) -> bool:
+    return bool(min(abs(found.drift[i]), abs(found.drift[j])) > cautions.DRIFTING)
+
+
+def _blurred(found: Found, k: int) -> bool:
+    """Whether noise of the in-domain set makes up so much of a residual that its correction is unsure."""
+    inside, own = found.corrected.inside, float((found.estimate.fit.residuals[:, k] ** 2).sum())
+    return inside.full is not None and not inside.full[k, k] > (1 - BLURRED) * own
 
 
 def _unit_caveats(used: Series, recipe: Estimator, n_units: int) -> list[str]:
@@ -279,18 +348,18 @@ def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int, flat: b
     r, bias = float(pair["r"]), found.bias[i, j]
     if not np.isfinite(r):
         return []
-    if np.isfinite(bias) and abs(bias) > BIASED and not flat:
-        size = np.nanmin(found.estimate.used.covariate_sizes) if found.estimate.used.covariate_sizes.size else np.nan
-        known = f" (n = {size:.0f})" if np.isfinite(size) else ""
-        way = "upward" if bias > 0 else "downward"
-        said.append(f"in-domain set is small{known}: correlations biased {way}, here by up to about {abs(bias):.2f}")
+    if not flat:
+        said += _noise_caveats(found, i, j, bias)
+    said += _carried(found.estimate, i, j)
     if found.outlier[i, j] >= 0:
         name = found.estimate.used.unit_names[int(found.outlier[i, j])]
         said.append(f"{name} stands out from the other runs: interval and test take runs as near normal")
-    if min(abs(found.drift[i]), abs(found.drift[j])) > cautions.DRIFTING:
+    if _moves_with_answers(found, i, j):
         said.append("both residuals move with how often one answer is given: this may be about answers, not skill")
     if pair["corrected_by"] == "range":
-        said.append("no per-example records: r_corrected is only known to lie between its limits")
+        both = {found.corrected.source[i], found.corrected.source[j]} == {"records"}
+        lacking = "no records of the in-domain set" if both else "no per-example records"
+        said.append(f"{lacking}: r_corrected is only known to lie between its limits")
     elif pair["corrected_by"] == "records" and not np.isfinite(pair["r_corrected"]):
         said.append("noise of the test sets explains all residual: no corrected correlation")
     elif abs(float(pair["r_corrected"])) >= noise.CEILING:
@@ -300,6 +369,40 @@ def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int, flat: b
             f"(reliabilities {low:.2f} and {high:.2f}) it would be 1 or more"
         )
     return said
+
+
+def _noise_caveats(found: Found, i: int, j: int, bias: float) -> list[str]:
+    """What noise of the in-domain set does to r, and whether r_corrected is free of it."""
+    inside, sizes = found.corrected.inside, found.estimate.used.covariate_sizes
+    size = float(np.nanmin(sizes)) if np.isfinite(sizes).any() else float("nan")
+    known = f" (n = {size:.0f})" if np.isfinite(size) else ""
+    noisy = f"in-domain scores are noisy relative to their spread{known}"
+    if inside.hidden:
+        return [f"{noisy}: noise may be most of it, so raw and partial r are both tested"]
+    if not np.isfinite(bias) and inside.full is not None:
+        return [f"{noisy}: this noise may explain all residual"]
+    if not np.isfinite(bias) or abs(bias) <= BIASED:
+        return []
+    way, most = "upward" if bias > 0 else "downward", "" if inside.source == "records" else "up to "
+    said = [f"{noisy}: r is biased {way}, by {most}about {abs(bias):.2f}"]
+    if found.corrected.exact[i, j] and inside.source == "records":
+        unsure = _blurred(found, i) or _blurred(found, j)
+        said[0] += "; r_corrected is not" if not unsure else "; this is most of a residual, so r_corrected is unsure"
+    return said
+
+
+def _carried(found: Estimate, i: int, j: int) -> list[str]:
+    """Units that carry a large part of a pair, or, where each has one point, that move it by themselves."""
+    n_units, names = len(found.used.unit_names), found.used.unit_names
+    if n_units < DESCRIPTIVE:
+        return []
+    if len(found.used.scores) > n_units:
+        share = found.shares[:, i, j]
+        return [f"{names[u]} carries {share[u]:.0%} of this pair" for u in np.flatnonzero(share > CARRIES)]
+    without = as_correlations(found.left_out)[:, i, j]
+    moved = np.abs(without - found.r[i, j])
+    order = np.argsort(-moved, kind="stable")
+    return [f"without {names[u]} r is {without[u]:+.2f}" for u in order[:3] if moved[u] > SWAYS]
 
 
 def _interval_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int) -> list[str]:
@@ -323,6 +426,14 @@ def _no_interval(found: Estimate, i: int, j: int) -> str:
     if np.ptp(as_correlations(found.left_out)[:, i, j]) <= 1e-12:
         return "no interval: the runs are copies of each other"
     return "no interval: in some resamples of the runs nothing is left to correlate"
+
+
+def say_clear(pairs: list[dict[str, Any]]) -> None:
+    """Which pairs are clear: beyond noise and doubt, with Holm's adjustment over all tests that are reported."""
+    p_values = np.array([pair["p_corrected"] for pair in pairs], dtype=float)
+    for pair, p_said in zip(pairs, resample.holm(p_values), strict=True):
+        pair["p_said"] = float(p_said)
+        pair["clear"] = bool(p_said < SIGNIFICANT and not pair["doubt"])
 
 
 def adjust(pairs: list[dict[str, Any]]) -> None:

@@ -19,7 +19,7 @@ from scipy import stats
 
 from oodles.stats.splines import Array
 
-INTERVALS = ("jackknife", "run-mean", "bootstrap", "bootstrap-percentile", "naive")
+INTERVALS = ("jackknife", "t", "run-mean", "bootstrap", "bootstrap-percentile", "naive")
 DESCRIPTIVE = 5  # fewer independent units than this: estimates and intervals are shown, nothing is tested
 PERFECT = 1 - 1e-9  # a correlation beyond this has no Fisher z that means anything
 
@@ -31,6 +31,12 @@ class Interval:
     low: Array
     high: Array
     p_val: Array
+
+
+def nothing(r: Array) -> Interval:
+    """No interval."""
+    unknown = np.full_like(r, np.nan)
+    return Interval(low=unknown, high=unknown, p_val=unknown)
 
 
 def to_z(r: Array) -> Array:
@@ -61,7 +67,21 @@ def jackknife_se(left_out: Array) -> Array:
     return np.asarray(np.sqrt(spread * (n_units - 1) / n_units), dtype=float)
 
 
-def jackknife_interval(r: Array, left_out: Array, *, level: float) -> Interval:
+def effective_units(shares: Array) -> Array:
+    """Kish's number of units: what unequal shares (first axis units, sum 1) are worth in equal ones.
+
+    >>> effective_units(np.array([0.25, 0.25, 0.25, 0.25])).item(), effective_units(np.array([1.0, 0.0])).item()
+    (4.0, 1.0)
+
+    References
+    ----------
+    Kish, L. (1965). Survey Sampling. Wiley, section 11.7.
+    """
+    total = shares.sum(axis=0)
+    return np.asarray(total**2 / np.maximum((shares**2).sum(axis=0), 1e-300), dtype=float)
+
+
+def jackknife_interval(r: Array, left_out: Array, *, level: float, units: Array | None = None) -> Interval:
     """Delete one unit, refit, Fisher z, t with units - 1 degrees of freedom.
 
     Parameters
@@ -72,6 +92,8 @@ def jackknife_interval(r: Array, left_out: Array, *, level: float) -> Interval:
         The estimates without each unit, the regression refitted.
     level : float
         Coverage of the interval.
+    units : array, optional
+        How many units the shares of each pair are worth (`effective_units`), where they differ; at least 2 are counted.
 
     Notes
     -----
@@ -89,7 +111,8 @@ def jackknife_interval(r: Array, left_out: Array, *, level: float) -> Interval:
     >>> float(found.low.round(3)), float(found.high.round(3))
     (0.218, 0.705)
     """
-    return _t_interval(to_z(r), jackknife_se(to_z(left_out)), len(left_out), level)
+    counted = len(left_out) if units is None else np.maximum(np.asarray(units, dtype=float), 2.0)
+    return _t_interval(to_z(r), jackknife_se(to_z(left_out)), counted, level)
 
 
 def run_mean_interval(z: Array, *, level: float) -> Interval:
@@ -137,12 +160,43 @@ def percentile_interval(drawn: Array, *, level: float) -> Interval:
     return Interval(low=low, high=high, p_val=p_val)
 
 
+def t_interval(r: Array, left: Array, *, level: float) -> Interval:
+    """The t test of a partial correlation, for points that are independent: models with one checkpoint each.
+
+    Parameters
+    ----------
+    r : array
+        The estimates.
+    left : array
+        Points less effective degrees of freedom of the fit, of each pair. One more goes to the correlation.
+    level : float
+        Coverage of the interval, which is Fisher's.
+
+    Examples
+    --------
+    19 models, a line: 19 - 2 - 1 degrees of freedom.
+
+    >>> found = t_interval(np.array(0.6), np.array(17.0), level=0.95)
+    >>> float(found.p_val.round(4)), float(found.low.round(2)), float(found.high.round(2))
+    (0.0085, 0.18, 0.83)
+
+    References
+    ----------
+    Fisher, R. A. (1924). The distribution of the partial correlation coefficient. Metron 3.
+    """
+    freedom = np.where(left > 2.5, left - 1.0, np.nan)
+    inside = np.where(np.abs(r) <= PERFECT, r, np.nan)
+    p_val = 2 * stats.t.sf(np.abs(inside) * np.sqrt(freedom / (1 - inside**2)), freedom)
+    se = 1 / np.sqrt(freedom - 1)
+    reach = float(stats.norm.ppf(0.5 + level / 2))
+    return _limits(to_z(r), np.asarray(se, dtype=float), reach, np.asarray(p_val, dtype=float))
+
+
 def naive_interval(r: Array, n_points: int, n_covariates: int, *, level: float) -> Interval:
     """Fisher z as if every step were independent. It rejects a true null in 13 to 77 % of cases: never a default."""
     left = n_points - 3 - n_covariates
     if left <= 0:
-        nothing = np.full_like(r, np.nan)
-        return Interval(low=nothing, high=nothing, p_val=nothing)
+        return nothing(r)
     se = np.full_like(r, 1 / np.sqrt(left))
     return _limits(to_z(r), se, float(stats.norm.ppf(0.5 + level / 2)), 2 * stats.norm.sf(np.abs(to_z(r)) / se))
 

@@ -295,6 +295,30 @@ def fit_design(design: Design, responses: Array, *, smoothing: Smoothing = splin
     return Fit(fitted=responses - residuals, residuals=residuals, r2=r2, edf=edf[0], smoothing=chosen[0])
 
 
+def smoothing_for(design: Design, allowed: float, least: float) -> float:
+    """The smallest smoothing, and no less than `least`, at which a fit uses no more than `allowed` degrees of freedom.
+
+    >>> x = np.linspace(0.4, 0.9, 19)
+    >>> design = make_design(x[:, None], np.zeros(19, dtype=int), method="gam", within="pooled")
+    >>> smoothing = smoothing_for(design, 3.0, 0.6)
+    >>> float(fit_design(design, (x**2)[:, None], smoothing=smoothing).edf[0].round(2))
+    3.0
+    """
+    gram = design.basis.T @ design.basis
+
+    def used(power: float) -> float:
+        system = gram + 10.0**power * design.penalty + design.ridge
+        return float(np.trace(np.linalg.solve(system, gram))) + design.intercepts
+
+    low, high = float(np.log10(least)), 9.0
+    if used(low) <= allowed or used(high) > allowed:
+        return least if used(low) <= allowed else float(10.0**high)
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if used(middle) > allowed else (low, middle)
+    return float(10.0**high)
+
+
 def separate_splines(points: int) -> int:
     """Basis functions for a fit to one run: 8, or half the points, and never fewer than 4.
 

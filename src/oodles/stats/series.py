@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from oodles.errors import ConfigError, DataError, nearest
 from oodles.stats.copies import ROUNDING, copied_runs, copies_caveat
 from oodles.stats.longtable import GUESSABLE, as_names
+from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.residuals import Ints
 from oodles.stats.splines import Array
 
@@ -178,10 +179,37 @@ def settle_by(table: pd.DataFrame, by: Sequence[str]) -> tuple[tuple[str, ...], 
         if column in OF_POINTS:
             raise ConfigError(f"--by {column}: groups are made of whole runs; use a column such as model or train_set")
     absent = [column for column in by if column in BY and table[column].isna().all()]
+    if by == BY and "model" not in absent and _models_alone(table):
+        kept = tuple(c for c in by if c not in (*absent, "model"))
+        return kept, (f"one checkpoint per model: models are grouped together (by {', '.join(kept) or 'nothing'})",)
     if absent and by == BY:
         kept = tuple(c for c in by if c not in absent)
         return kept, (f"no {' and no '.join(absent)} in the table: grouped by {', '.join(kept) or 'nothing'}",)
     return by, ()
+
+
+def _models_alone(table: pd.DataFrame) -> bool:
+    """Whether runs have one checkpoint each and models too few runs to be groups."""
+    per_model = table.groupby("model")["run"].nunique()
+    return bool(one_step(table) and len(per_model) > 1 and per_model.max() < DESCRIPTIVE)
+
+
+def one_step(table: pd.DataFrame) -> bool:
+    """Whether every run has one checkpoint."""
+    return bool((table.groupby("run")["step"].nunique() == 1).all())
+
+
+def natural_unit(rows: pd.DataFrame) -> tuple[str, tuple[str, ...]]:
+    """The run; or the model, where a group has several models with several runs, which have much in common."""
+    runs = rows[["run", "model"]].drop_duplicates() if "model" in rows.columns else None
+    if runs is None or runs["model"].isna().any() or runs["run"].duplicated().any():
+        return "run", ()
+    n_models = runs["model"].nunique()
+    if not 1 < n_models < len(runs):
+        return "run", ()
+    return "model", (
+        f"{len(runs)} runs of {n_models} models: the model is the unit (--unit run takes all runs as independent)",
+    )
 
 
 def _of_runs(table: pd.DataFrame) -> list[str]:
@@ -189,7 +217,7 @@ def _of_runs(table: pd.DataFrame) -> list[str]:
     return [str(c) for c in table.columns if c not in (*OF_POINTS, *OF_SETS) and table[c].notna().any()]
 
 
-def group_series(table: pd.DataFrame, *, by: Sequence[str], unit: str, metric: str) -> Iterator[Series]:
+def group_series(table: pd.DataFrame, *, by: Sequence[str], unit: str | None, metric: str) -> Iterator[Series]:
     """The groups of a checked table, one after the other.
 
     Parameters
@@ -198,8 +226,9 @@ def group_series(table: pd.DataFrame, *, by: Sequence[str], unit: str, metric: s
         As `check_table` returns it.
     by : sequence of str
         Columns whose values make a group; none for one group of everything.
-    unit : str
-        Column whose values name the independent units; every run belongs to one.
+    unit : str, optional
+        Column whose values name the independent units; every run belongs to one. Where not given: the run, or the model
+        of groups in which several models have several runs.
     metric : str
         Which metric's values to take.
     """
@@ -210,8 +239,11 @@ def group_series(table: pd.DataFrame, *, by: Sequence[str], unit: str, metric: s
     scale = _scale(rows["value"].to_numpy(float), metric)
     for names, group in grouped(rows, by):
         copies = copied_runs(group)
-        series = _make_series(group[~group["run"].isin(copies)], names, unit)
-        yield replace(series, scale=scale, caveats=(*series.caveats, *([copies_caveat(copies)] if copies else [])))
+        left = group[~group["run"].isin(copies)]
+        own, said = (unit, ()) if unit is not None else natural_unit(left)
+        said = (*said, *([copies_caveat(copies)] if copies else []))
+        series = _make_series(left, names, own)
+        yield replace(series, scale=scale, caveats=(*series.caveats, *said))
 
 
 def _scale(values: Array, metric: str) -> float:

@@ -13,9 +13,16 @@ import pandas as pd
 
 from oodles.stats.cautions import hardly_differ
 from oodles.stats.correlate import PartialCorrelations
+from oodles.stats.pairs import NOISE, SIGNIFICANT
 from oodles.stats.resample import DESCRIPTIVE
 
-SIGNIFICANT = 0.05
+NAMED = 3  # pairs of one kind that a sentence names
+DUE = {  # what else could explain a correlation, in words
+    NOISE: NOISE,
+    "answers": "how often an answer is given, not skill",
+    "shared examples": "examples that both sets share",
+}
+WAYS = {"pooled": "pooled", "run": "within runs", "separate": "one fit per run"}
 ALIKE = 0.1  # a median difference of raw and partial correlations up to this is none to speak of
 
 
@@ -48,60 +55,89 @@ def verdicts(result: PartialCorrelations) -> tuple[Verdict, ...]:
     by = [str(column) for column in _listed(result.settings.get("by"))]
     ways = list(dict.fromkeys(result.table["within"]))
     way = "pooled" if "pooled" in ways else ways[0]
-    groups = result.table.groupby(by, sort=False) if by else [((), result.table)]
-    return tuple(_verdict(dict(zip(by, map(str, names), strict=True)), pairs, way) for names, pairs in groups)
+    groups = list(result.table.groupby(by, sort=False)) if by else [((), result.table)]
+    over = _over(result.table, len(groups))
+    return tuple(_verdict(dict(zip(by, map(str, names), strict=True)), pairs, way, over) for names, pairs in groups)
 
 
 def _listed(by: object) -> list[object]:
     return list(by) if isinstance(by, list | tuple) else []
 
 
-def _verdict(group: Mapping[str, str], found: pd.DataFrame, way: str) -> Verdict:
-    pairs = found[found["within"] == way]
-    inside = found[(found["within"] == "run") & np.isfinite(found["r"].to_numpy(float))]
+def _verdict(group: Mapping[str, str], found: pd.DataFrame, way: str, over: str) -> Verdict:
+    pairs, inside = found[found["within"] == way], found[found["within"] == "run"]
     n_runs, n_units = int(pairs["n_runs"].max()), int(pairs["n_units"].max())
     descriptive = n_units < DESCRIPTIVE
-    known = pairs[np.isfinite(pairs["r"].to_numpy(float))]
-    if not len(known):
+    some, some_inside = (bool(np.isfinite(one["r"].to_numpy(float)).any()) for one in (pairs, inside))
+    if not some:
         left = "enough points, or enough variation left, once in-domain performance is held fixed"
         sentence = f"No answer: no pair of test sets has {left}."
     elif descriptive:
-        sentence = _described(known)
+        sentence = _described(pairs)
     else:
-        sentence = _tested(known)
-    if way == "pooled" and len(inside) and len(known) and n_runs > 1:  # of one run it is the same number
-        sentence += _within_runs(inside, known, descriptive)
+        sentence = _tested(pairs, over)
+    if way == "pooled" and some and some_inside and n_runs > 1:  # of one run it is the same number
+        sentence += _within_runs(inside, pairs, descriptive)
     return Verdict(group=group, n_runs=n_runs, descriptive=descriptive, sentence=sentence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Counts:
-    """How many pairs rise together, move apart, cannot be told from no relation, and were never tested."""
+    """Pairs by name that rise together, move apart and are in doubt, and how many are open, untested or empty."""
 
-    up: int
-    down: int
+    up: tuple[str, ...]
+    down: tuple[str, ...]
+    doubted: Mapping[str, tuple[str, ...]]  # by what could explain them
     open_: int
     untested: int
+    empty: int
 
     @classmethod
     def of(cls, pairs: pd.DataFrame) -> _Counts:
-        r, p_val = pairs["r"].to_numpy(float), pairs["p_holm"].to_numpy(float)
-        clear, tested = p_val < SIGNIFICANT, np.isfinite(p_val)
-        up, down = int((clear & (r > 0)).sum()), int((clear & (r < 0)).sum())
-        return cls(up=up, down=down, open_=int(tested.sum()) - up - down, untested=int((~tested).sum()))
+        r = pairs["r"].to_numpy(float)
+        names = (pairs["a"].astype(str) + " ~ " + pairs["b"].astype(str)).to_numpy()
+        clear, tested = pairs["clear"].to_numpy(bool), np.isfinite(pairs["p_val"].to_numpy(float))
+        plain = (pairs["p_holm"].to_numpy(float) < SIGNIFICANT) | (pairs["p_said"].to_numpy(float) < SIGNIFICANT)
+        doubt = np.where(tested & ~clear & plain, pairs["doubt"].astype(str), "")
+        doubted = {str(why): tuple(names[doubt == why]) for why in dict.fromkeys(doubt) if why}
+        known = np.isfinite(r)
+        return cls(
+            up=tuple(names[clear & (r > 0)]),
+            down=tuple(names[clear & (r < 0)]),
+            doubted=doubted,
+            open_=int((tested & ~clear).sum()) - sum(map(len, doubted.values())),
+            untested=int((known & ~tested).sum()),
+            empty=int((~known).sum()),
+        )
 
     @property
     def tested(self) -> int:
-        return self.up + self.down + self.open_
+        return len(self.up) + len(self.down) + self.open_ + sum(map(len, self.doubted.values()))
 
     def told(self) -> str:
-        counts = f"{self.up} rise together, {self.down} move apart and {self.open_} cannot be told from no relation"
-        return counts if self.tested else "none could be tested"
+        if not self.tested:
+            return "none could be tested"
+        up, down = (f"{len(one)}{{}}{_named(one)}" for one in (self.up, self.down))
+        counts = f"{up.format(' rise together')}, {down.format(' move apart')}"
+        for why, names in self.doubted.items():
+            counts += f", {len(names)}{_named(names)} may be due to {DUE[why]}"
+        return f"{counts} and {self.open_} cannot be told from no relation"
 
     def rest(self) -> str:
-        if not self.untested or not self.tested:
-            return ""
-        return f"; {_pairs(self.untested)} could not be tested, as the caveats say"
+        said = ""
+        if self.untested and self.tested:
+            said += f"; {_pairs(self.untested)} could not be tested, as the caveats say"
+        if self.empty:
+            said += f"; {_pairs(self.empty)} {'has' if self.empty == 1 else 'have'} no correlation, as the caveats say"
+        return said
+
+
+def _named(names: tuple[str, ...]) -> str:
+    """The first pairs by name."""
+    if not names:
+        return ""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f" ({'; '.join(names[:NAMED])}{more})"
 
 
 def _within_runs(pairs: pd.DataFrame, pooled: pd.DataFrame, descriptive: bool) -> str:
@@ -127,12 +163,35 @@ def _described(pairs: pd.DataFrame) -> str:
     )
 
 
-def _tested(pairs: pd.DataFrame) -> str:
+def _tested(pairs: pd.DataFrame, over: str) -> str:
     counts = _Counts.of(pairs)
-    level = "(5 % level, adjusted for testing all pairs)"
+    level = f"(5 % level, adjusted over {over})"
     return (
         f"{_answer(counts)}: with {_units(pairs)} and {_given(pairs)}, of {_pairs(len(pairs))} of test sets "
-        f"{counts.told()}{f' {level}' if counts.tested else ', as the caveats say'}{counts.rest()}.{_flat(pairs)}"
+        f"{counts.told()}{f' {level}' if counts.tested else ', as the caveats say'}{counts.rest()}."
+        f"{_flat(pairs)}{_raw(pairs)}"
+    )
+
+
+def _over(table: pd.DataFrame, n_groups: int) -> str:
+    """Over what p-values are adjusted: all tests that a result reports."""
+    tested = table[np.isfinite(table["p_corrected"].to_numpy(float))]
+    ways = [WAYS[way] for way in dict.fromkeys(tested["within"])]
+    groups = f", {n_groups} groups" if n_groups > 1 else ""
+    return f"all {len(tested)} tests reported: {' and '.join(ways)}{groups}"
+
+
+def _raw(pairs: pd.DataFrame) -> str:
+    """Of models with one checkpoint each: where raw and partial correlations part, which is a finding of its own."""
+    if not _one_each(pairs) or _is_flat(pairs):
+        return ""
+    moved = (pairs["r"] - pairs["r_raw"]).abs().to_numpy(float)
+    if not np.isfinite(moved).any():
+        return ""
+    most = pairs.iloc[int(np.nanargmax(moved))]
+    return (
+        f" Raw and partial r differ by {np.nanmedian(moved):.2f} in the median, most in {most['a']} ~ {most['b']} "
+        f"({most['r_raw']:+.2f} raw, {most['r']:+.2f} partial)."
     )
 
 
@@ -142,7 +201,8 @@ def _given(pairs: pd.DataFrame) -> str:
 
 
 def _is_flat(pairs: pd.DataFrame) -> bool:
-    return all(hardly_differ(said) for said in pairs["caveats"])
+    known = pairs[np.isfinite(pairs["r"].to_numpy(float))]
+    return bool(len(known)) and all(hardly_differ(said) for said in known["caveats"])
 
 
 def _flat(pairs: pd.DataFrame, where: str = "here") -> str:
@@ -150,6 +210,8 @@ def _flat(pairs: pd.DataFrame, where: str = "here") -> str:
     if not _is_flat(pairs):
         return ""
     moved = np.abs(pairs["r"].to_numpy(float) - pairs["r_raw"].to_numpy(float))
+    if not np.isfinite(moved).any():
+        return ""
     middle, most = float(np.nanmedian(moved)), float(np.nanmax(moved))
     so = " and explains next to nothing" if most <= ALIKE else ""
     return (
@@ -166,7 +228,8 @@ def _answer(counts: _Counts) -> str:
     if counts.up and counts.down:
         return "It depends on the pair"
     answer = "No" if counts.down else "Yes"
-    return f"{answer}, where it can be told" if counts.open_ or counts.untested else answer
+    all_clear = len(counts.up) + len(counts.down) == counts.tested and not counts.untested and not counts.empty
+    return answer if all_clear else f"{answer}, where it can be told"
 
 
 def _pairs(count: int) -> str:
@@ -175,10 +238,16 @@ def _pairs(count: int) -> str:
 
 def _units(pairs: pd.DataFrame) -> str:
     """How many runs the pairs rest on, as a range where pairs differ."""
+    pairs = pairs[np.isfinite(pairs["r"].to_numpy(float))] if np.isfinite(pairs["r"].to_numpy(float)).any() else pairs
     runs, units = (_span(pairs[column]) for column in ("n_runs", "n_units"))
-    one_each = bool((pairs["n_steps"] == pairs["n_runs"]).all()) and runs != "1"
+    one_each = _one_each(pairs)
     told = "1 run" if runs == "1" else f"{runs} models, one checkpoint each," if one_each else f"{runs} runs"
     return told if units == runs else f"{told.removesuffix(',')} ({units} independent){',' * one_each}"
+
+
+def _one_each(pairs: pd.DataFrame) -> bool:
+    """Whether every run is a model with one checkpoint."""
+    return bool((pairs["n_steps"] == pairs["n_runs"]).all()) and int(pairs["n_runs"].max()) > 1
 
 
 def _span(counts: pd.Series) -> str:

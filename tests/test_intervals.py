@@ -1,0 +1,280 @@
+"""Intervals and verdicts where one run dominates, runs are alike, in-domain scores are noisy, or a model is a point."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks import families
+
+from oodles.errors import ConfigError
+from oodles.stats import noise, resample
+from oodles.stats.correlate import partial_correlations
+from oodles.stats.estimates import Estimator, as_correlations, estimate
+from oodles.stats.verdict import verdicts
+from test_correlate import simulated
+
+
+def said(table: pd.DataFrame) -> set[str]:
+    return {text for caveats in table["caveats"] for text in caveats}
+
+
+# A run that dominates ------------------------------------------------------------------------------------------------
+
+
+def test_units_are_worth_what_their_shares_are():
+    assert resample.effective_units(np.full(9, 1 / 9)).item() == pytest.approx(9)
+    assert resample.effective_units(np.array([0.9, *[0.0125] * 8])).item() == pytest.approx(1.23, abs=0.01)
+
+
+def test_a_run_that_dominates_widens_the_interval_and_is_named():
+    draw = np.random.default_rng(0)
+    family = families.HARD["one run 5 times as large"]
+    rejected, named = [], []
+    for _ in range(25):
+        data = families.simulate(family, 0.0, draw)
+        found = estimate(data.series, Estimator(within="run"))
+        plain = resample.jackknife_interval(found.r, as_correlations(found.left_out), level=0.95)
+        i, j = np.array(families.pairs_of(family)).T
+        rejected.append((found.interval.p_val[i, j] < 0.05).mean())
+        assert (found.interval.p_val[i, j] > plain.p_val[i, j]).mean() > 0.9
+        named.append((found.shares.max(axis=0)[i, j] > 0.4).mean())
+    assert np.mean(rejected) < 0.05
+    assert np.mean(named) > 0.9
+    table = families.long_table(families.simulate(family, 0.0, draw))
+    assert any(text.startswith("run0 carries ") for text in said(partial_correlations(table).table))
+
+
+def test_equal_runs_keep_nearly_all_of_their_degrees_of_freedom():
+    found = estimate(families.simulate(families.Family(steps=(60,)), 0.3, np.random.default_rng(1)).series, Estimator())
+    assert found.effective[0, 1] > 7
+
+
+# Noise of the in-domain set ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("links", ["lines", "u"])
+def test_in_domain_noise_is_taken_out_with_records(links):
+    """Two links that rise, or two Us whose average slope is next to 0: both make a correlation out of noise."""
+    draw = np.random.default_rng(2)
+    family = families.Family(n_id=1000 if links == "u" else 300, links=links, level=0.0, records=True)
+    plain, better = [], []
+    for _ in range(20):
+        data = families.simulate(family, 0.0, draw)
+        found = estimate(data.series, Estimator())
+        inside = noise.correct(found, data, metric="accuracy", method="gam", level=0.95).inside
+        assert inside.source == "records"
+        i, j = np.array(families.pairs_of(family)).T
+        plain.append(found.r[i, j])
+        better.append(inside.r[i, j])
+    assert np.median(plain) > 0.2
+    assert (
+        abs(np.nanmedian(better)) < 0.12
+    )  # three standard errors: 20 data sets of 4 pairs that share their in-domain scores
+
+
+def test_lines_are_corrected_as_the_closed_form_says():
+    """Of one line the partial correlation without noise is known: r_xz and r_yz divided by the root of reliability."""
+    draw = np.random.default_rng(3)
+    truth = np.tile(np.linspace(0.5, 0.8, 40), 12)
+    z = draw.binomial(400, truth) / 400
+    shared = draw.normal(size=len(z))
+    scores = truth[:, None] + 0.02 * (0.6 * shared[:, None] + 0.8 * draw.normal(size=(len(z), 2)))
+    data = families.simulate(families.Family(runs=12, steps=(40,), sets=2), 0.0, draw)
+    series = replace(data.series, covariates=z[:, None], scores=scores, covariate_sizes=np.full((len(z), 1), 400.0))
+    found = estimate(series, Estimator(method="linear"))
+    inside = noise.correct(found, None, metric="accuracy", method="linear", level=0.95).inside
+    reliability = 1 - np.mean(z * (1 - z) / 400) / z.var(ddof=1)
+    (_, xy, xz), (_, _, yz) = np.corrcoef(np.column_stack([scores, z]).T)[:2]
+    xz, yz = xz / np.sqrt(reliability), yz / np.sqrt(reliability)
+    expected = (xy - xz * yz) / np.sqrt((1 - xz**2) * (1 - yz**2))
+    assert inside.r is not None
+    assert inside.r[0, 1] == pytest.approx(expected, abs=0.02)
+    assert abs(found.r[0, 1] - expected) > 0.1
+
+
+def test_a_correlation_made_by_in_domain_noise_is_not_claimed():
+    draw = np.random.default_rng(4)
+    family = families.Family(n_id=200, links="u", level=0.0, sets=4, every=True)
+    result = partial_correlations(families.long_table(families.simulate(family, 0.0, draw)))
+    assert (result.table["p_holm"] < 0.05).any()  # of r itself
+    assert not result.table["clear"].any()
+    assert "noise of the in-domain set" in set(result.table["doubt"])
+    assert any(
+        text.startswith("in-domain scores are noisy relative to their spread (n = 200)") for text in said(result.table)
+    )
+    (verdict,) = verdicts(result)
+    assert verdict.sentence.startswith("No evidence either way")
+    assert "may be due to noise of the in-domain set" in verdict.sentence
+
+
+def test_a_true_relation_is_still_found():
+    draw = np.random.default_rng(5)
+    family = families.Family(n_id=2000, links="mixed", sets=4, every=True, steps=(25,))
+    table = partial_correlations(families.long_table(families.simulate(family, 0.9, draw))).table
+    assert table.loc[table["within"] == "run", "clear"].any()
+
+
+def test_partial_and_raw_correlations_must_agree_where_in_domain_scores_hardly_differ():
+    draw = np.random.default_rng(6)
+    n = 60
+    z, x = 0.8 + 0.001 * draw.normal(size=n), draw.normal(size=n)
+    y = x - 900 * (z - z.mean()) + 0.2 * draw.normal(size=n)
+    scores = {"in": z, "a": 0.5 + 0.03 * (x + 900 * (z - z.mean())), "b": 0.5 + 0.03 * y}
+    rows = [(f"m{m}", 0, name, values[m], 1000) for name, values in scores.items() for m in range(n)]
+    table = pd.DataFrame(rows, columns=["run", "step", "test_set", "value", "n"])
+    (row,) = partial_correlations(table, in_domain="in", method="linear").table.to_dict("records")
+    assert row["p_val"] < 1e-6
+    assert row["p_corrected"] > 0.05
+    assert not row["clear"]
+
+
+# What the sentence counts --------------------------------------------------------------------------------------------
+
+
+def test_a_pair_of_answers_is_not_counted():
+    draw = np.random.default_rng(7)
+    family = families.Family(sets=4, every=True, drift=0.06, level=0.0, links="lines")
+    result = partial_correlations(families.long_table(families.simulate(family, 0.0, draw)))
+    of_answers = result.table[result.table["doubt"] == "answers"]
+    assert len(of_answers)
+    assert not of_answers["clear"].any()
+    assert "may be due to how often an answer is given, not skill" in verdicts(result)[0].sentence
+
+
+def test_pairs_without_a_correlation_are_in_the_denominator():
+    table = simulated(runs=9, rho=0.9, level=0.0)
+    still = table[table["test_set"] == "hans"].assign(test_set="still", value=0.5)
+    (verdict,) = verdicts(partial_correlations(pd.concat([table, still]), within="pooled"))
+    assert "of 6 pairs of test sets 3 rise together" in verdict.sentence
+    assert "; 3 pairs have no correlation, as the caveats say" in verdict.sentence
+    assert verdict.sentence.startswith("Yes, where it can be told")
+
+
+def test_p_values_are_adjusted_over_all_that_is_said():
+    table = simulated(runs=9, rho=0.9)
+    both = pd.concat([table, simulated(runs=9, rho=0.9, seed=1).assign(model="n", run=lambda t: "n" + t["run"])])
+    one, two = (partial_correlations(t) for t in (table, both))
+    assert "adjusted over all 6 tests reported: pooled and within runs)" in verdicts(one)[0].sentence
+    assert "adjusted over all 12 tests reported: pooled and within runs, 2 groups)" in verdicts(two)[0].sentence
+    assert "differences between groups are not tested" in two.caveats
+    assert "differences between groups are not tested" not in one.caveats
+    holm = resample.holm(two.table["p_corrected"].to_numpy(float))
+    assert two.table["p_said"].to_numpy(float) == pytest.approx(holm)
+
+
+# Models in one group, and models with one checkpoint each ------------------------------------------------------------
+
+
+def test_models_pooled_in_one_group_are_the_units():
+    table = pd.concat(
+        [simulated(runs=3, seed=s).assign(model=f"m{s}", run=lambda t, s=s: f"m{s}" + t["run"]) for s in range(3)]
+    )
+    pooled = partial_correlations(table, by=("train_set",))
+    assert set(pooled.table["n_units"]) == {3}
+    assert pooled.table["p_val"].isna().all()
+    assert any(text.startswith("9 runs of 3 models: the model is the unit") for text in said(pooled.table))
+    assert set(partial_correlations(table, by=("train_set",), unit="run").table["n_units"]) == {9}
+    assert set(partial_correlations(table).table["n_units"]) == {3}  # each model a group of 3 runs
+
+
+def models(n, rho, seed=0, **columns):
+    """A long table of models with one checkpoint each, `n` of the sets not being known."""
+    series = families.single(n, rho, 0.0, np.random.default_rng(seed))
+    values = {"in": series.covariates[:, 0], "a": series.scores[:, 0], "b": series.scores[:, 1]}
+    rows = [(f"model{m}", f"model{m}", "t", 0, name, v[m]) for name, v in values.items() for m in range(n)]
+    return pd.DataFrame(rows, columns=["run", "model", "train_set", "step", "test_set", "value"]).assign(**columns)
+
+
+def test_models_with_one_checkpoint_each_are_one_group_tested_by_t():
+    result = partial_correlations(models(19, 0.8), in_domain="in")
+    (row,) = result.table.to_dict("records")
+    assert (row["n_runs"], row["interval"], row["within"], row["train_set"]) == (19, "t", "pooled", "t")
+    assert result.caveats[0] == "one checkpoint per model: models are grouped together (by train_set)"
+    line = partial_correlations(models(19, 0.8), in_domain="in", method="linear").table.iloc[0]
+    r, freedom = line["r"], 19 - 3
+    assert line["p_val"] == pytest.approx(2 * _t_tail(r * np.sqrt(freedom / (1 - r**2)), freedom), abs=1e-9)
+    (verdict,) = verdicts(result)
+    assert "with 19 models, one checkpoint each," in verdict.sentence
+    assert "Raw and partial r differ by" in verdict.sentence
+
+
+def _t_tail(value, freedom):
+    from scipy import stats
+
+    return stats.t.sf(value, freedom)
+
+
+def test_the_default_has_the_power_of_the_exact_test():
+    """At 19 models and rho .6: at least 95 % of its power, at equal size."""
+    found = families.score_single(19, 0.0, 150, seed=1)
+    power = found["rho 0.6"]
+    assert power["default"] >= 0.95 * power["t test on a line"]
+    assert found["rho 0.0"]["default"] <= 0.1  # three standard errors above .05
+
+
+def test_families_are_hinted_at_and_influential_models_named():
+    table = models(19, 0.0)
+    table["family"] = "f" + (table["model"].str[5:].astype(int) % 4).astype(str)
+    assert any(
+        "19 models have 4 families; if those of one family are alike, it is the unit (--unit family)" in text
+        for text in partial_correlations(table, in_domain="in").caveats
+    )
+    assert not any("families" in text for text in partial_correlations(table, in_domain="in", unit="family").caveats)
+    odd = (table["model"] == "model3") & (table["test_set"] != "in")
+    table.loc[odd, "value"] += 0.4
+    result = partial_correlations(table, in_domain="in")
+    assert any(text.startswith("without model3 r is ") for text in said(result.table))
+
+
+def test_t_is_refused_for_runs_of_several_steps():
+    with pytest.raises(ConfigError, match="interval t takes points as independent"):
+        partial_correlations(simulated(), within="pooled", interval="t")
+
+
+def test_runs_that_do_not_move_have_nothing_to_correct():
+    """A unit whose in-domain score is constant leaves nothing to solve when the other is left out."""
+    table = simulated(runs=2, n=100)
+    still = (table["test_set"] == "mnli") & (table["run"] == "m_mnli_0")
+    result = partial_correlations(table.assign(value=table["value"].mask(still, 0.7)))
+    assert np.isfinite(result.table["r"]).any()
+
+
+# The long form -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+@pytest.mark.timeout(8 * 3600)
+def test_long_form_of_the_families_keeps_what_is_promised():
+    """Cells hold, or their results say that they do not; `confirm` was written down before it was scored."""
+    build = Path(__file__).parent.parent / "build"
+    broken = []
+    for cells in ("develop", "confirm"):
+        found = families.run(cells, 1000, 0, build / f"families-{cells}.json")["cells"]
+        for label, cell in found.items():
+            kind = label.split(":")[0]
+            if kind in ("sound", "dominated"):
+                broken += [
+                    (label, way, one)
+                    for way, one in cell.items()
+                    if one["covered"] < 0.93 or ("rho 0.0" in label and one["rejected"] > 0.07)
+                ]
+            elif kind == "noise":
+                broken += [
+                    (label, way, one)
+                    for way, one in cell.items()
+                    if abs(one["bias_corrected"]) > 0.05 and one["unsure"] < 0.8
+                ]
+            elif kind == "headline" and "rho 0.0" in label and cell["claimed"] > 0.07:
+                broken.append((label, "", cell))
+        alike, without = (found[f"headline: {name}, rho 0.6"]["clear"] for name in ("n_id 2000", "no noise"))
+        if alike < 0.8 * without:
+            broken.append(("headline", "power", {"with noise": alike, "without": without}))
+    assert not broken
