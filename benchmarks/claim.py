@@ -20,12 +20,24 @@ The cells were written down before the method was scored on them.
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.statistics import LINKS
+from benchmarks.statistics import LINKS, merge, put_into, save
+from oodles.stats import effects
+from oodles.stats.clusters import ClusterValues, cluster_values
+from oodles.stats.estimates import Estimator
+from oodles.stats.resample import holm
 from oodles.stats.series import Series
 
 Array = NDArray[np.float64]
@@ -189,3 +201,158 @@ def draw_values(cell: Values, draw: np.random.Generator) -> tuple[list[Array], f
         }[cell.shape]()
         drawn.append(truth[m] + spread[m] * error)
     return drawn, float(truth[-1])
+
+
+# Scoring -------------------------------------------------------------------------------------------------------------
+
+TESTED = ("observed", "corrected", "both")
+
+
+def score_cell(name: str, n_sets: int, seed: int) -> dict[str, Any]:
+    """Rejections of one cell: per pair, over all pairs, and of signs; with a true spread, the prediction interval too.
+
+    `observed` ignores noise; `corrected` takes it from the number of examples, which is right here; `both` is what is
+    reported without records: the larger p-value.
+    """
+    cell = CELLS[name]
+    draw = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    rejected: dict[str, list[tuple[float, bool]]] = {end: [] for end in TESTED}
+    reversed_, left_out, covered, widths, spreads = [], [], [], [], []
+    for number in range(n_sets):
+        series, loadings = simulate(cell, draw)
+        clusters = [cluster_values(one, Estimator(within="run"), name=str(m)) for m, one in enumerate(series)]
+        pairs = sorted(clusters[0].observed)
+        found = {end: [_units(clusters, pair, end) for pair in pairs] for end in ("observed", "corrected")}
+        p_values = {end: np.array([effects.welch(v).p_val for v in values]) for end, values in found.items()}
+        p_values["both"] = np.maximum(p_values["observed"], p_values["corrected"])
+        for end, p in p_values.items():
+            rejected[end].append((float(np.nanmean(p < 0.05)), bool(np.nanmin(holm(p)) < 0.05)))
+        reversed_.append(float(np.mean([effects.sign_reversal(v).p_val < 0.05 for v in found["corrected"]])))
+        left_out.append(np.mean([1 - len(v) / cell.models for v in found["corrected"]]))
+        if cell.loading:
+            truth = np.arctanh(np.outer(loadings[-1], loadings[-1]))
+            for pair, values in zip(pairs, found["corrected"], strict=True):
+                spread = effects.random_effects(values, seed=number, draws=1000)
+                new = truth[int(pair[0][3:]), int(pair[1][3:])]
+                covered.append(spread.prediction[0] <= new <= spread.prediction[1])
+                widths.append(np.ptp(np.tanh(spread.prediction)) / 2)
+                spreads.append(spread.tau)
+    return {
+        "data_sets": n_sets,
+        **{f"pair_{end}": float(np.mean([one for one, _ in rejected[end]])) for end in TESTED},
+        **{f"all_{end}": float(np.mean([every for _, every in rejected[end]])) for end in TESTED},
+        "reversed": float(np.mean(reversed_)),
+        "left_out": float(np.mean(left_out)),
+        **({"covered": float(np.mean(covered)), "half_width": float(np.mean(widths))} if covered else {}),
+        **({"tau": float(np.median(spreads))} if spreads else {}),
+    }
+
+
+def _units(clusters: list[ClusterValues], pair: tuple[str, str], end: str) -> list[effects.Sample]:
+    every = [getattr(cluster, end).get(pair) for cluster in clusters]
+    return [sample for sample in every if sample is not None]
+
+
+def score_values(name: str, n_sets: int, seed: int) -> dict[str, Any]:
+    """Test, spread over models and prediction interval, on values of units that are drawn directly."""
+    cell = VALUES[name]
+    draw = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    rejected, reversed_, covered, spread_covered, widths = [], [], [], [], []
+    for number in range(n_sets):
+        drawn, new = draw_values(cell, draw)
+        values = [effects.Sample.of(units) for units in drawn]
+        rejected.append(effects.welch(values).p_val < 0.05)
+        reversed_.append(effects.sign_reversal(values).p_val < 0.05)
+        found = effects.random_effects(values, seed=number, draws=1000)
+        covered.append(found.prediction[0] <= new <= found.prediction[1])
+        spread_covered.append(found.tau_interval[0] <= cell.tau <= found.tau_interval[1])
+        widths.append(np.ptp(found.prediction) / 2)
+    return {
+        "data_sets": n_sets,
+        "rejected": float(np.mean(rejected)),
+        "reversed": float(np.mean(reversed_)),
+        "covered": float(np.mean(covered)),
+        "tau_covered": float(np.mean(spread_covered)),
+        "half_width": float(np.mean(widths)),
+    }
+
+
+def plan(sets: int) -> Iterator[tuple[str, Callable[[int], Any]]]:
+    """Every piece of work with its name, in order."""
+    for name in VALUES:
+        yield f"values: {name}", lambda seed, name=name: score_values(name, sets, seed)
+    for name in CELLS:
+        yield name, lambda seed, name=name: score_cell(name, sets, seed)
+
+
+def run(sets: int, seed: int, out: Path | None) -> dict[str, Any]:
+    """Do what is not done yet, print and save each piece."""
+    done: dict[str, Any] = {"seed": seed, "sets": sets, "cells": {}}
+    if out is not None and out.is_file():
+        earlier = json.loads(out.read_text())
+        done = earlier if (earlier.get("seed"), earlier.get("sets")) == (seed, sets) else done
+    for label, work in plan(sets):
+        if label in done["cells"]:
+            continue
+        start = time.perf_counter()
+        done["cells"][label] = work(seed)
+        print(f"{label}  ({time.perf_counter() - start:.0f} s)  {done['cells'][label]}", flush=True)
+        if out is not None:
+            save(out, done)
+    return done
+
+
+BEGIN, END = "<!-- measured claim: begin -->", "<!-- measured claim: end -->"
+
+
+def markdown(found: dict[str, Any]) -> str:
+    """The results as tables for the documentation."""
+    cells = found["cells"]
+    text = [
+        "| models differ in | data sets | a pair, % | without correction | any pair, % | without correction "
+        "| sign reversed, % | new model covered, % |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name in CELLS:
+        if one := cells.get(name):
+            covered = f"{100 * one['covered']:.1f}" if "covered" in one else ""
+            numbers = (one["pair_both"], one["pair_observed"], one["all_both"], one["all_observed"], one["reversed"])
+            told = " | ".join(f"{100 * value:.1f}" for value in numbers)
+            text.append(f"| {name} | {one['data_sets']} | {told} | {covered} |")
+    text += [
+        "",
+        "| values of units | data sets | rejected, % | sign reversed, % | new model covered, % | tau covered, % "
+        "| half width |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in VALUES:
+        if one := cells.get(f"values: {name}"):
+            numbers = (one["rejected"], one["reversed"], one["covered"], one["tau_covered"])
+            told = " | ".join(f"{100 * value:.1f}" for value in numbers)
+            text.append(f"| {name} | {one['data_sets']} | {told} | {one['half_width']:.2f} |")
+    return "\n".join([*text, ""])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--long", action="store_true", help="1,000 data sets a cell; about half an hour on one core")
+    parser.add_argument("--sets", type=int, default=20, help="data sets a cell, without --long")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="JSON to write and to go on from")
+    parser.add_argument("--merge", type=Path, help="put this JSON into benchmarks/results.json and stop")
+    parser.add_argument("--table", type=Path, help="print this JSON as Markdown and stop")
+    parser.add_argument("--into", type=Path, help="with --table: a page that has the two marks")
+    chosen = parser.parse_args(arguments)
+    if chosen.table:
+        tables = markdown(json.loads(chosen.table.read_text()))
+        put_into(chosen.into, tables, BEGIN, END) if chosen.into else print(tables)
+        return 0
+    if chosen.merge:
+        merge(chosen.merge, Path(__file__).parent / "results.json", "claim")
+        return 0
+    run(1000 if chosen.long else chosen.sets, chosen.seed, chosen.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

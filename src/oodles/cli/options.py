@@ -94,6 +94,16 @@ class AnalysisOptions:
             help="drop (default) or keep the points that are identical in several runs: the untrained model at step 0.",
         ),
     ] = None
+    across: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--across",
+            help="Does it depend on this column, e.g. model, whether test sets agree? May be repeated.",
+        ),
+    ] = None
+    sensitivity: Annotated[
+        bool, typer.Option("--sensitivity", help="In how many defensible analyses does each conclusion hold?")
+    ] = False
 
 
 def names_of_suites(begun: str) -> list[str]:

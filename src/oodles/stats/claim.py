@@ -13,17 +13,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from oodles.errors import ConfigError, nearest
 from oodles.stats import effects
 from oodles.stats.answers import Answer, counted, several
 from oodles.stats.clusters import ClusterValues, Pair, Scores, cluster_values
+from oodles.stats.effects import Sample
 from oodles.stats.longtable import as_names
 from oodles.stats.pairs import shares_examples
 from oodles.stats.resample import DESCRIPTIVE, holm
 from oodles.stats.series import NO_NAME, OF_POINTS
-from oodles.stats.splines import Array
 
 TESTED = 9  # units of a level below which Welch's test rejects too often
 FEWEST = 3  # units of a level below which it is not described either
@@ -36,7 +35,7 @@ PAIR_COLUMNS = (
     *("p_val", "p_holm", "p_observed", "p_corrected", "p_reversal", "p_reversal_holm", "above", "below"),
     *("corrected_by", "left_out"),
 )
-LEVEL_COLUMNS = ("level", "a", "b", "within", "r", "low", "high", "r_corrected", "units")
+LEVEL_COLUMNS = ("level", "a", "b", "within", "r", "low", "high", "r_corrected", "units", "effective_units")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,22 +48,39 @@ class _Layout:
     caveats: tuple[str, ...] = ()
 
 
-def claim(scores: Scores, across: str) -> Answer:
-    """Compare the correlations of the levels of a factor.
+def claim(scores: Scores, across: Sequence[str]) -> Answer:
+    """Compare the correlations of the levels of a factor, or of several factors one after the other.
 
     Parameters
     ----------
     scores : Scores
         The table and the choices of the analysis.
-    across : str
-        Column whose values are compared: `model`, `family`, `train_set`, `shots`, ...
+    across : sequence of str
+        Columns whose values are compared: `model`, `family`, `train_set`, `shots`, ...
 
     Returns
     -------
     Answer
-        A sentence per stratum (the other columns that make groups); tables `claim`, a row per pair, and
+        A sentence per factor and stratum (the other columns that make groups); tables `claim`, a row per pair, and
         `claim_levels`, a row per level and pair.
     """
+    parts = [_of_factor(scores, factor) for factor in across]
+    return Answer(
+        name="claim",
+        sentences=tuple(sentence for part in parts for sentence in part.sentences),
+        tables={name: _joined([part.tables[name] for part in parts]) for name in ("claim", "claim_levels")},
+        caveats=tuple(dict.fromkeys(said for part in parts for said in part.caveats)),
+        settings={"across": list(across), "factors": [part.settings for part in parts]},
+    )
+
+
+def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    joined = pd.concat([frame for frame in frames if len(frame)] or frames, ignore_index=True)
+    where = list(joined.columns[: list(joined.columns).index("across")])
+    return joined.assign(**{name: joined[name].fillna("") for name in where})
+
+
+def _of_factor(scores: Scores, across: str) -> Answer:
     scores, layout = _layout(scores, across)
     within = _within(scores)
     rows, levels, sentences, caveats = [], [], [], list(layout.caveats)
@@ -76,17 +92,18 @@ def claim(scores: Scores, across: str) -> Answer:
             caveats.append(f"{_where(stratum) or 'the table'}: no pair of test sets has two levels of {across}")
             continue
         sentences.append(_sentence(found, clusters, across, stratum))
-        rows.append(found.assign(**stratum, within=within))
-        levels.append(_level_rows(clusters, scores.recipe.level).assign(**stratum, within=within))
+        told = {**stratum, "across": across, "within": within}
+        rows.append(found.assign(**told))
+        levels.append(_level_rows(clusters, scores.recipe.level).assign(**told))
     if not rows:
-        sentences = [f"Depends on the {_noun(across)}: cannot be told. There are no two levels to compare."]
+        sentences = [f"Depends on the {_noun(across)}: cannot be told. No pair of test sets has two levels to compare."]
     strata = list(layout.strata)
     return Answer(
         name="claim",
         sentences=tuple(sentences),
         tables={
-            "claim": _frame(rows, [*strata, *PAIR_COLUMNS]),
-            "claim_levels": _frame(levels, [*strata, *LEVEL_COLUMNS]),
+            "claim": _frame(rows, [*strata, "across", *PAIR_COLUMNS]),
+            "claim_levels": _frame(levels, [*strata, "across", *LEVEL_COLUMNS]),
         },
         caveats=tuple(dict.fromkeys(caveats)),
         settings={"across": across, "unit": layout.unit, "within": within, "strata": strata},
@@ -209,11 +226,11 @@ def _compare_pair(pair: Pair, clusters: Sequence[ClusterValues], level: float, d
     shown = ends["corrected" if measured else "observed"]
     if len(shown) < 2:
         return []
-    tested = {end: {name: v for name, v in units.items() if len(v) >= TESTED} for end, units in ends.items()}
+    tested = {end: {name: v for name, v in units.items() if v.units >= TESTED} for end, units in ends.items()}
     p_vals = {end: effects.welch(list(units.values())).p_val for end, units in tested.items()}
     p_val = p_vals["corrected"] if measured else _larger(*p_vals.values())
     used = tested["corrected" if measured else "observed"]
-    used = used if len(used) > 1 else {name: v for name, v in shown.items() if len(v) >= FEWEST}
+    used = used if len(used) > 1 else {name: v for name, v in shown.items() if v.units >= FEWEST}
     if not used:
         return []
     spread = effects.random_effects(list(used.values()), level=level, draws=draws)
@@ -223,7 +240,7 @@ def _compare_pair(pair: Pair, clusters: Sequence[ClusterValues], level: float, d
             "a": pair[0],
             "b": pair[1],
             "levels": len(used),
-            "fewest_units": min(map(len, used.values())),
+            "fewest_units": min(sample.units for sample in used.values()),
             "r": np.tanh(spread.mean),
             **_limits("low", "high", np.tanh(spread.mean_interval)),
             "tau": spread.tau,
@@ -245,9 +262,9 @@ def _limits(low: str, high: str, values: Any) -> dict[str, float]:
     return {low: float(values[0]), high: float(values[1])}
 
 
-def _units_of(pair: Pair, clusters: Sequence[ClusterValues], end: str) -> dict[str, Array]:
+def _units_of(pair: Pair, clusters: Sequence[ClusterValues], end: str) -> dict[str, Sample]:
     every = {cluster.name: getattr(cluster, end).get(pair) for cluster in clusters}
-    return {name: values for name, values in every.items() if values is not None and len(values) > 1}
+    return {name: sample for name, sample in every.items() if sample is not None and np.isfinite(sample.square)}
 
 
 def _larger(*p_values: float) -> float:
@@ -255,11 +272,11 @@ def _larger(*p_values: float) -> float:
     return float(np.max(p_values))
 
 
-def _reversal(ends: Mapping[str, Mapping[str, Array]], measured: bool, level: float) -> dict[str, Any]:
+def _reversal(ends: Mapping[str, Mapping[str, Sample]], measured: bool, level: float) -> dict[str, Any]:
     """Signs that reverse: at both ends where the noise is only known to lie between them."""
     p_values, above, below = [], set[str](), set[str]()
     for place, end in enumerate(("corrected",) if measured else ("corrected", "observed")):
-        names = [name for name, values in ends[end].items() if len(values) >= DESCRIPTIVE]
+        names = [name for name, sample in ends[end].items() if sample.units >= DESCRIPTIVE]
         found = effects.sign_reversal([ends[end][name] for name in names], level=level)
         p_values.append(found.p_val)
         up, down = {names[i] for i in found.above}, {names[i] for i in found.below}
@@ -276,20 +293,18 @@ def _level_rows(clusters: Sequence[ClusterValues], level: float) -> pd.DataFrame
     rows = []
     for cluster in clusters:
         end = cluster.corrected if cluster.measured else cluster.observed
-        for pair, values in end.items():
-            error = values.std(ddof=1) / np.sqrt(len(values))
-            reach = float(stats.t.ppf(0.5 + level / 2, len(values) - 1)) * error
+        for pair, sample in end.items():
             corrected = cluster.corrected.get(pair)
             rows.append(
                 {
                     "level": cluster.name,
                     "a": pair[0],
                     "b": pair[1],
-                    "r": np.tanh(values.mean()),
-                    "low": np.tanh(values.mean() - reach),
-                    "high": np.tanh(values.mean() + reach),
-                    "r_corrected": float("nan") if corrected is None else np.tanh(corrected.mean()),
-                    "units": len(values),
+                    "r": np.tanh(sample.mean),
+                    **_limits("low", "high", np.tanh(sample.interval(level))),
+                    "r_corrected": float("nan") if corrected is None else np.tanh(corrected.mean),
+                    "units": sample.units,
+                    "effective_units": sample.effective,
                 }
             )
     return pd.DataFrame(rows)
@@ -335,7 +350,7 @@ def _untested(found: pd.DataFrame, clusters: Sequence[ClusterValues], noun: str)
             f"Noise of the test sets is not known (records, or n with accuracies in 0..1, would tell), and unequal "
             f"noise alone makes correlations differ between {noun}s."
         )
-    counts = sorted({len(values) for cluster in clusters for values in cluster.observed.values()})
+    counts = sorted({sample.units for cluster in clusters for sample in cluster.observed.values()})
     span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return (
         f"A {noun} has {span} independent units here, and a test needs {TESTED} of each of two or more {noun}s: what "
@@ -371,8 +386,8 @@ def _open(found: pd.DataFrame, noun: str, basis: str, omnibus: float, clusters: 
         f"With {basis}, no difference between {noun}s was found (all pairs together p {_p(omnibus)}), but an sd of"
         f" Fisher's z over {noun}s of up to {spread:.2f} (median pair) is not excluded."
     )
-    units = [values for cluster in clusters for values in cluster.observed.values() if len(values) > 1]
-    ratio = SMALL / float(np.median([values.std(ddof=1) for values in units]))
+    spreads = [sample.units * sample.square for cluster in clusters for sample in cluster.observed.values()]
+    ratio = SMALL / float(np.sqrt(np.nanmedian(spreads)))
     needed = effects.units_needed(ratio, int(found["levels"].median()))
     wanted = f"about {needed} units per {noun}" if needed else f"more {noun}s"
     return f"{text} To find an sd of {SMALL} in a pair in 80 % of studies would take {wanted}."

@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from oodles.stats import noise, resample, residuals, splines
 from oodles.stats.cautions import Cautions
+from oodles.stats.effects import Sample
 from oodles.stats.estimates import Estimate, Estimator, estimate, inside_unit, usable_points
 from oodles.stats.outcomes import Examples
 from oodles.stats.series import Series, group_series, shared_points
@@ -41,6 +43,25 @@ class Scores:
     ways: tuple[str, ...] = ("pooled", "run")
     items: Examples | None = None
     drop: bool = True  # points that runs share
+    overlapping: Mapping[str, set[str]] = field(default_factory=dict)  # sets that share examples: a set and its slices
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, settings: Mapping[str, Any], items: Examples | None = None) -> Scores:
+        """A checked table with the settings of `partial_correlations`."""
+        metric = str(settings["metric"])
+        return cls(
+            table=table,
+            by=tuple(settings["by"]),
+            unit=str(settings["unit"]),
+            metric=metric,
+            recipe=Estimator(
+                method=str(settings["method"]), level=float(settings["level"]), smoothing=settings["smoothing"]
+            ),
+            ways=tuple(way for way in settings["within"] if way != "separate") or ("pooled", "run"),
+            items=items,
+            drop=settings["shared_start"] == "drop",
+            overlapping=Cautions.read(table, metric=metric, chance=None).shared,
+        )
 
     def groups(self, by: Sequence[str] | None = None, unit: str | None = None) -> Iterator[Series]:
         """The scores of every group, without the points that its runs share."""
@@ -49,26 +70,21 @@ class Scores:
             shared = shared_points(series)
             yield series.at(~shared) if self.drop and shared.any() and not shared.all() else series
 
-    @property
-    def overlapping(self) -> Mapping[str, set[str]]:
-        """Sets that share examples: a set and its slices."""
-        return Cautions.read(self.table, metric=self.metric, chance=None).shared
-
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
 class ClusterValues:
-    """Fisher's z of a cluster: the values of its units for every pair of test sets."""
+    """Fisher's z of a cluster for every pair of test sets, from the pseudo-values of its units."""
 
     name: str
-    observed: Mapping[Pair, Array]  # pseudo-values; a pair without a correlation is not there
-    corrected: Mapping[Pair, Array]  # the same without noise
+    observed: Mapping[Pair, Sample]  # a pair without a correlation is not there
+    corrected: Mapping[Pair, Sample]  # the same without noise
     measured: bool  # noise was measured from records, not taken from the number of examples
 
 
 def cluster_values(
     series: Series, recipe: Estimator, items: Examples | None = None, *, name: str = "", metric: str = "accuracy"
 ) -> ClusterValues:
-    """Pseudo-values of a cluster.
+    """Fisher's z of a cluster, with and without noise.
 
     Parameters
     ----------
@@ -83,15 +99,16 @@ def cluster_values(
     metric : str
         Only noise of accuracy is known.
     """
-    observed: dict[Pair, Array] = {}
-    corrected: dict[Pair, Array] = {}
+    observed: dict[Pair, Sample] = {}
+    corrected: dict[Pair, Sample] = {}
     measured = []
-    for part in _parts(series, recipe.within):
+    for part in without_gaps(series, recipe.within):
         found = estimate(part, recipe)
         whole = found.fit.residuals.T @ found.fit.residuals
         products = np.concatenate([whole[None], found.left_out])
         own, source = _own_noise(found, items, metric, recipe.method)
         shared = _covariate_products(found, items, metric, recipe.method)
+        shares = _shares(found)
         measured += [one == "records" for one in source]
         for values, into in (
             (_pseudo_values(products, np.zeros_like(own)), observed),
@@ -99,11 +116,12 @@ def cluster_values(
         ):
             for i, j in combinations(range(len(part.test_sets)), 2):
                 if np.isfinite(values[:, i, j]).all():
-                    into[part.test_sets[i], part.test_sets[j]] = values[:, i, j]
+                    weights = np.sqrt(shares[:, i] * shares[:, j])
+                    into[part.test_sets[i], part.test_sets[j]] = Sample.of(values[:, i, j], weights)
     return ClusterValues(name=name, observed=observed, corrected=corrected, measured=bool(measured) and all(measured))
 
 
-def _parts(series: Series, within: str) -> Iterator[Series]:
+def without_gaps(series: Series, within: str) -> Iterator[Series]:
     """The scores without gaps: all sets together, or pair by pair."""
     usable = usable_points(series, within)
     if not usable.any():
@@ -120,6 +138,15 @@ def _parts(series: Series, within: str) -> Iterator[Series]:
             usable = usable_points(part, within)
             part = part.at(usable) if usable.any() else part
             yield from [part] if usable.any() and len(part.unit_names) > 1 else []
+
+
+def _shares(found: Estimate) -> Array:
+    """Each unit's share of the residual sum of squares of each set; of single points the share says nothing."""
+    if len(found.used.scores) == len(found.used.unit_names):
+        return np.ones_like(found.used.scores)
+    squares = np.zeros((len(found.used.unit_names), len(found.used.test_sets)))
+    np.add.at(squares, found.used.units, found.fit.residuals**2)
+    return np.asarray(squares / np.maximum(squares.sum(axis=0), 1e-300), dtype=float)
 
 
 def _own_noise(found: Estimate, items: Examples | None, metric: str, method: str) -> tuple[Array, list[str]]:

@@ -1,11 +1,12 @@
 """Do clusters of independent units have the same mean? Tests and random effects, where units differ in spread.
 
-A cluster is a model, a family, a train set; its units are runs. Each cluster brings the values of its units: the
-pseudo-values of a jackknife, whose mean is the cluster's estimate. `clusters.py` makes them, `claim.py` tells them.
+A cluster is a model, a family, a train set; its units are runs. Each cluster brings a `Sample`: the values of its
+units, such as the pseudo-values of a jackknife, summed up. `clusters.py` makes them, `claim.py` tells them.
 
 Try it::
 
-    found = random_effects([np.array([0.1, 0.3, 0.2]), np.array([0.6, 0.4, 0.5]), np.array([0.3, 0.1, 0.2])])
+    samples = [Sample.of(np.array(units)) for units in ([0.1, 0.3, 0.2], [0.6, 0.4, 0.5], [0.3, 0.1, 0.2])]
+    found = random_effects(samples)
     found.tau, found.prediction
 """
 
@@ -20,6 +21,41 @@ from scipy import stats
 from oodles.stats.splines import Array
 
 DRAWS = 4000  # of the distribution of mean and spread over clusters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The mean of a cluster's units and how well it is known."""
+
+    mean: float
+    square: float  # squared standard error
+    units: int
+    effective: float  # number of units that count: fewer where some carry more than others
+
+    @classmethod
+    def of(cls, values: Array, shares: Array | None = None) -> Sample:
+        """From the values of units; `shares` says how much each unit contributes to what the values are made of.
+
+        With unequal shares a jackknife has fewer units than it leaves out: Kish's number (sum w)^2 / sum w^2. Its
+        variance is then too small by the same factor as that of so few units taken without their degree of freedom.
+
+        >>> Sample.of(np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0, 1.0])) == Sample.of(np.array([1.0, 2.0, 3.0]))
+        True
+        >>> round(Sample.of(np.array([1.0, 2.0, 3.0]), np.array([8.0, 1.0, 1.0])).effective, 3)
+        1.515
+        """
+        count = len(values)
+        effective = float(count) if shares is None else float(shares.sum() ** 2 / (shares**2).sum())
+        if count < 2 or effective <= 1.0:
+            return cls(mean=float(values.mean()), square=float("nan"), units=count, effective=effective)
+        stretch = effective / (effective - 1) * (count - 1) / count
+        square = float(values.var(ddof=1)) / count * stretch
+        return cls(mean=float(values.mean()), square=square, units=count, effective=effective)
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Student's t interval of the mean."""
+        reach = float(stats.t.ppf(0.5 + level / 2, self.effective - 1) * np.sqrt(self.square))
+        return self.mean - reach, self.mean + reach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +89,13 @@ class Reversal:
     below: tuple[int, ...]
 
 
-def welch(values: Sequence[Array]) -> Comparison:
+def welch(samples: Sequence[Sample]) -> Comparison:
     """Equality of means of clusters that may differ in spread and in the number of units.
 
     Parameters
     ----------
-    values : sequence of arrays
-        The units of each cluster.
+    samples : sequence of Sample
+        The clusters.
 
     References
     ----------
@@ -67,13 +103,14 @@ def welch(values: Sequence[Array]) -> Comparison:
 
     Examples
     --------
-    >>> found = welch([np.array([1.0, 2, 3, 4]), np.array([2.0, 4, 6, 9]), np.array([5.0, 6, 7, 9])])
+    >>> units = [1.0, 2, 3, 4], [2.0, 4, 6, 9], [5.0, 6, 7, 9]
+    >>> found = welch([Sample.of(np.array(one)) for one in units])
     >>> round(found.statistic, 4), round(found.p_val, 4)
     (7.2968, 0.0279)
     """
-    counts, means, squares = _moments(values)
+    counts, means, squares = _moments(samples)
     k = len(counts)
-    if k < 2 or not (squares > 0).all() or (counts < 2).any():
+    if k < 2 or not (squares > 0).all():
         return Comparison(statistic=float("nan"), df=(k - 1.0, float("nan")), p_val=float("nan"))
     weights = 1.0 / squares
     total = weights.sum()
@@ -86,11 +123,9 @@ def welch(values: Sequence[Array]) -> Comparison:
     )
 
 
-def _moments(values: Sequence[Array]) -> tuple[Array, Array, Array]:
-    """Number, mean and squared standard error of each cluster."""
-    counts = np.array([len(v) for v in values], dtype=float)
-    means = np.array([v.mean() for v in values])
-    squares = np.array([v.var(ddof=1) / len(v) if len(v) > 1 else np.nan for v in values])
+def _moments(samples: Sequence[Sample]) -> tuple[Array, Array, Array]:
+    """Number of units, mean and squared standard error of each cluster."""
+    counts, means, squares = (np.array([getattr(s, name) for s in samples]) for name in ("effective", "mean", "square"))
     return counts, means, squares
 
 
@@ -123,7 +158,7 @@ def _solve_spread(means: Array, squares: Array, wanted: Array) -> Array:
     return np.asarray(found, dtype=float)
 
 
-def random_effects(values: Sequence[Array], *, level: float = 0.95, seed: int = 0, draws: int = DRAWS) -> Effects:
+def random_effects(samples: Sequence[Sample], *, level: float = 0.95, seed: int = 0, draws: int = DRAWS) -> Effects:
     """Mean and spread of the true values over clusters, and where a new cluster would be.
 
     Notes
@@ -141,7 +176,7 @@ def random_effects(values: Sequence[Array], *, level: float = 0.95, seed: int = 
     Nagashima, K., Noma, H. and Furukawa, T. A. (2019). Prediction intervals for random-effects meta-analysis: a
     confidence distribution approach. Statistical Methods in Medical Research 28.
     """
-    counts, means, squares = _moments(values)
+    counts, means, squares = _moments(samples)
     nothing = (float("nan"), float("nan"))
     if len(counts) < 3 or not (squares > 0).all():
         return Effects(
@@ -184,7 +219,7 @@ def _pair(limits: Array) -> tuple[float, float]:
     return float(limits[0]), float(limits[1])
 
 
-def sign_reversal(values: Sequence[Array], *, level: float = 0.95) -> Reversal:
+def sign_reversal(samples: Sequence[Sample], *, level: float = 0.95) -> Reversal:
     """Is some cluster above 0 and another below? Both must be shown, each over all clusters.
 
     Notes
@@ -196,7 +231,7 @@ def sign_reversal(values: Sequence[Array], *, level: float = 0.95) -> Reversal:
     ----------
     Berger, R. L. (1982). Multiparameter hypothesis testing and acceptance sampling. Technometrics 24.
     """
-    counts, means, squares = _moments(values)
+    counts, means, squares = _moments(samples)
     with np.errstate(invalid="ignore", divide="ignore"):
         above = stats.t.sf(means / np.sqrt(squares), counts - 1) * len(counts)
         below = stats.t.cdf(means / np.sqrt(squares), counts - 1) * len(counts)
