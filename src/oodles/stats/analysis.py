@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from oodles.stats.questions import SHAPE as ANSWERS
 from oodles.stats.questions import TABLES as ANSWER_TABLES
 from oodles.stats.questions import ask, read_answer, split
 from oodles.stats.questions import summary as answer_summary
+from oodles.stats.sensitivity import holding
 from oodles.stats.verdict import Verdict, verdicts
 
 SCHEMA = 1
@@ -122,12 +123,16 @@ def analyse_table(table: pd.DataFrame, records: pd.DataFrame | Examples | None =
     result = partial_correlations(table, records, **options)
     shared = {name: options[name] for name in SHARED if name in options}
     checked, _ = check_table(table, in_domain=options.get("in_domain"))
+    answers = ask(checked, records, result.settings, asked)
+    told = verdicts(result)
+    if "sensitivity" in answers:
+        told = tuple(replace(v, sentence=v.sentence + holding(answers["sensitivity"], v.group)) for v in told)
     return Analysis(
         result=result,
         changes=changes(table, **shared),
-        verdicts=verdicts(result),
+        verdicts=told,
         long_table=_plain(checked),
-        answers=ask(checked, records, result.settings, asked),
+        answers=answers,
     )
 
 
