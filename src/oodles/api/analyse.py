@@ -52,7 +52,8 @@ def analyse(
     **options
         As for `partial_correlations`: method, within, interval, correlation, metric, by, unit, in_domain, chance,
         shared_start, level; and what is asked beyond it: `across` (columns, e.g. ``"model"``: does it depend on the
-        model whether test sets agree?) and `sensitivity` (in how many defensible analyses does a conclusion hold?).
+        model whether test sets agree?), `sensitivity` (in how many defensible analyses does a conclusion hold?),
+        `windows` (over training), `redundancy` (which sets are needed?), `stability` and `skill`.
 
     Returns
     -------

@@ -102,8 +102,14 @@ class AnalysisOptions:
         ),
     ] = None
     sensitivity: Annotated[
-        bool, typer.Option("--sensitivity", help="In how many defensible analyses does each conclusion hold?")
-    ] = False
+        bool | None, typer.Option("--sensitivity", help="In how many defensible analyses does each conclusion hold?")
+    ] = None
+    windows: Annotated[
+        bool | None, typer.Option("--windows", help="Do correlations change in the course of training?")
+    ] = None
+    redundancy: Annotated[bool | None, typer.Option("--redundancy", help="Which test sets are needed?")] = None
+    stability: Annotated[bool | None, typer.Option("--stability", help="How steady are the models?")] = None
+    skill: Annotated[bool | None, typer.Option("--skill", help="Do test sets agree in skill, or in answers?")] = None
 
 
 def names_of_suites(begun: str) -> list[str]:

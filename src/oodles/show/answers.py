@@ -73,6 +73,48 @@ TABLES: Mapping[str, tuple[str, tuple[Shown, ...]]] = {  # by answer: its main t
             Shown(title="by", column="highest_by", kind="text"),
         ),
     ),
+    "windows": (
+        "windows_change",
+        (
+            PAIR,
+            Shown(title="within", column="within", kind="text"),
+            Shown(title="early r", column="early"),
+            Shown(title="middle r", column="middle"),
+            Shown(title="late r", column="late"),
+            Shown(title="p of a change (Holm)", column="change_p_holm", kind="p"),
+            Shown(title="", column="told", kind="text"),
+        ),
+    ),
+    "redundancy": (
+        "redundancy",
+        (
+            Shown(title="test set added", column="test_set", kind="text"),
+            Shown(title="sets", column="chosen", kind="count"),
+            Shown(title="error of the others", column="error", kind="error"),
+            Shown(title="from in-domain alone", column="error_in_domain", kind="error"),
+            Shown(title="noise", column="noise", kind="error"),
+            Shown(title="explained", column="reduction", kind="share"),
+        ),
+    ),
+    "stability": (
+        "stability",
+        (
+            Shown(title="measure", column="what", kind="text"),
+            Shown(title="sd", column="sd", low="low", high="high", kind="error"),
+            Shown(title="units", column="units", kind="count"),
+        ),
+    ),
+    "skill": (
+        "skill",
+        (
+            PAIR,
+            Shown(title="within", column="within", kind="text"),
+            Shown(title="r of accuracy", column="r_accuracy"),
+            Shown(title="r of AUC", column="r_auc", low="low_auc", high="high_auc"),
+            Shown(title="r of shares", column="r_share"),
+            Shown(title="agrees in", column="told", kind="text"),
+        ),
+    ),
 }
 
 
@@ -82,8 +124,7 @@ def answer_sheet(answer: Answer) -> Sheet:
     frame = answer.tables[name]
     if {"a", "b"} <= set(frame.columns):
         frame = frame.assign(pair=[f"{a} ~ {b}" for a, b in zip(frame["a"], frame["b"], strict=True)])
-    first = str(frame.columns[0])
-    where = _where(frame, first if first not in ("a", "across", "pair") else "")
+    where = _where(frame)
     columns = [Column(title=name.replace("_", " "), number=False) for name in where]
     columns += [Column(title=one.title, number=one.kind != "text") for one in shown]
     rows = [
@@ -96,14 +137,14 @@ def answer_sheet(answer: Answer) -> Sheet:
     return Sheet(columns=tuple(columns), rows=tuple(rows), notes=())
 
 
-def _where(frame: pd.DataFrame, first: str) -> list[str]:
+def _where(frame: pd.DataFrame) -> list[str]:
     """Columns that tell groups, or factors, apart."""
     before = []
     for column in frame.columns:
-        if column in ("a", "test_set", "pair", "kind"):
+        if column in ("a", "test_set", "pair", "what", "chosen"):
             break
         before.append(str(column))
-    return [column for column in before if (first or column == "across") and frame[column].nunique() > 1]
+    return [column for column in before if frame[column].nunique() > 1]
 
 
 def _cell(row: Mapping[Any, Any], shown: Shown) -> Cell:
@@ -124,6 +165,8 @@ def _number(value: float, kind: str) -> str:
         return MISSING
     if kind == "p":
         return p_value(value)
+    if kind == "error":
+        return f"{value:.3f}"
     if kind == "share":
         return f"{100 * value:.0f} %"
     return f"{value:.0f}" if kind == "count" else f"{value:.2f}" if kind == "plain" else signed(value)

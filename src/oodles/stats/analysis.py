@@ -113,7 +113,8 @@ def analyse_table(table: pd.DataFrame, records: pd.DataFrame | Examples | None =
     records : pandas.DataFrame or Examples, optional
         Per-example outcomes.
     **options
-        As for `partial_correlations`; and questions beyond it: `across`, `sensitivity`.
+        As for `partial_correlations`; and questions beyond it: `across`, `sensitivity`, `windows`,
+        `redundancy`, `stability`, `skill`.
 
     Returns
     -------

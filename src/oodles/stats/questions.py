@@ -14,18 +14,34 @@ from oodles.stats.answers import Answer
 from oodles.stats.claim import claim
 from oodles.stats.clusters import Scores
 from oodles.stats.outcomes import Examples, Records
+from oodles.stats.redundancy import redundancy
 from oodles.stats.sensitivity import sensitivity
+from oodles.stats.skill import skill
+from oodles.stats.stability import stability
+from oodles.stats.windows import windows
 
-# by its option: the name of the answer, who gives it, and the columns of numbers in its tables, the first one shown
+# by its option: the name of the answer, and who gives it
 QUESTIONS: Mapping[str, tuple[str, Callable[..., Answer]]] = {
     "across": ("claim", claim),
     "sensitivity": ("sensitivity", lambda scores, _: sensitivity(scores)),
+    "windows": ("windows", lambda scores, _: windows(scores)),
+    "redundancy": ("redundancy", lambda scores, _: redundancy(scores)),
+    "stability": ("stability", lambda scores, _: stability(scores)),
+    "skill": ("skill", lambda scores, _: skill(scores)),
 }
 TABLES: Mapping[str, tuple[str, ...]] = {  # of all answers, with the columns that whoever shows them needs
     "claim": ("across", "a", "b", "r", "tau", "predicted_low", "predicted_high", "p_holm", "levels"),
     "claim_levels": ("across", "level", "a", "b", "r", "low", "high", "units"),
     "sensitivity": ("a", "b", "steps", "method", "within", "metric", "default", "r", "low", "high", "p_holm"),
     "sensitivity_pairs": ("a", "b", "r", "conclusion", "specifications", "same_clear", "other_sign"),
+    "windows": ("a", "b", "within", "window", "r", "low", "high"),
+    "windows_change": ("a", "b", "within", "early", "middle", "late", "change_p_holm", "told"),
+    "redundancy": ("test_set", "chosen", "error", "error_in_domain", "noise", "reduction"),
+    "redundancy_sets": ("test_set", "cluster"),
+    "stability": ("what", "sd", "low", "high", "units"),
+    "stability_trends": ("what", "p_differ", "per_tenfold"),
+    "stability_kinds": ("kinds", "difference"),
+    "skill": ("a", "b", "within", "r_accuracy", "r_auc", "r_share", "told"),
 }
 SHAPE = [{"name": str, "sentences": [str], "caveats": [str], "tables": [str]}]  # in results.json
 
@@ -96,5 +112,7 @@ def _read(file: Path, needed: tuple[str, ...], again: str) -> pd.DataFrame:
 
 NUMBERS = {
     *("r", "low", "high", "tau", "predicted_low", "predicted_high", "p_holm", "levels", "units", "default"),
-    *("specifications", "same_clear", "other_sign"),
+    *("specifications", "same_clear", "other_sign", "early", "middle", "late", "change_p_holm", "chosen", "error"),
+    *("error_in_domain", "noise", "reduction", "cluster", "sd", "p_differ", "per_tenfold", "difference"),
+    *("r_accuracy", "r_auc", "r_share"),
 }
