@@ -54,7 +54,9 @@ def analyse(
         Only these test sets and slices, beside the in-domain ones.
     **options
         As for `partial_correlations`: method, within, interval, correlation, metric, by, unit, in_domain, chance,
-        shared_start, level.
+        shared_start, level; and what is asked beyond it: `across` (columns, e.g. ``"model"``: does it depend on the
+        model whether test sets agree?), `sensitivity` (in how many defensible analyses does a conclusion hold?),
+        `windows` (over training), `redundancy` (which sets are needed?), `stability` and `skill`.
 
     Returns
     -------

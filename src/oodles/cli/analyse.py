@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -34,9 +34,9 @@ def analyse(
     seed, role (in_domain or ood), metric, n where they are known.
 
     Examples:
-        oodles analyse bert-hans
         oodles analyse runs/quick --out results
         oodles analyse scores.csv --in-domain mnli --by none
+        oodles analyse timm --across architecture --sensitivity
     """
     from oodles.show.terminal import render_terminal
     from oodles.stats.analysis import check_results, write_results
@@ -48,7 +48,7 @@ def analyse(
         for written in write_results(analysis, out):
             say(f"wrote {written}")
     if as_json:
-        print_json(json.loads(analysis.result.table.to_json(orient="records")))
+        print_json(_as_json(analysis))
     else:
         render_terminal(analysis, wide_console())
 
@@ -93,6 +93,22 @@ def analyse_path(path: Path, options: AnalysisOptions) -> Analysis:
     analysis = analyse_source(path, **{**asdict(options), "by": _groups(options.by)})
     note(analysis.notes)
     return analysis
+
+
+def _as_json(analysis: Analysis) -> Any:
+    """The pairs; where more was asked, the pairs and the answers."""
+    pairs = json.loads(analysis.result.table.to_json(orient="records"))
+    if not analysis.answers:
+        return pairs
+    answers = {
+        name: {
+            "sentences": answer.sentences,
+            "caveats": answer.caveats,
+            **{table: json.loads(frame.to_json(orient="records")) for table, frame in answer.tables.items()},
+        }
+        for name, answer in analysis.answers.items()
+    }
+    return {"correlations": pairs, "answers": answers}
 
 
 def _groups(by: list[str] | None) -> list[str] | None:

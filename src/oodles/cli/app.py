@@ -15,6 +15,7 @@ from rich.markup import escape
 from oodles import __version__
 from oodles.cli.analyse import analyse, report
 from oodles.cli.findings import findings
+from oodles.cli.plan import plan
 from oodles.cli.runs import demo, pack, run, status
 from oodles.cli.score import score
 from oodles.cli.suites import check, fetch, models, suites
@@ -35,7 +36,7 @@ app = typer.Typer(
 EXAMPLES = "Examples:"  # what follows this line in the docstring of a verb ends its --help
 VERBS: dict[str, list[Callable[..., None]]] = {
     "Try it": [demo, findings],
-    "Prepare": [suites, models, fetch, check],
+    "Prepare": [suites, models, fetch, check, plan],
     "Run": [run, status, score],
     "Read the results": [analyse, report, pack],
 }

@@ -94,6 +94,22 @@ class AnalysisOptions:
             help="drop (default) or keep the points that are identical in several runs: the untrained model at step 0.",
         ),
     ] = None
+    across: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--across",
+            help="Does it depend on this column, e.g. model, whether test sets agree? May be repeated.",
+        ),
+    ] = None
+    sensitivity: Annotated[
+        bool | None, typer.Option("--sensitivity", help="In how many defensible analyses does each conclusion hold?")
+    ] = None
+    windows: Annotated[
+        bool | None, typer.Option("--windows", help="Do correlations change in the course of training?")
+    ] = None
+    redundancy: Annotated[bool | None, typer.Option("--redundancy", help="Which test sets are needed?")] = None
+    stability: Annotated[bool | None, typer.Option("--stability", help="How steady are the models?")] = None
+    skill: Annotated[bool | None, typer.Option("--skill", help="Do test sets agree in skill, or in answers?")] = None
 
 
 def names_of_suites(begun: str) -> list[str]:

@@ -28,9 +28,10 @@ from matplotlib.figure import Figure
 import oodles
 from oodles.errors import DataError
 from oodles.outputs import begins_with, check_target, write_aside
-from oodles.show import figures, scatter, tables
+from oodles.show import answers, figures, scatter, tables
 from oodles.show.numbers import MISSING
 from oodles.stats.analysis import Analysis
+from oodles.stats.answers import Answer
 from oodles.stats.longtable import check_table
 from oodles.stats.series import grouped
 from oodles.stats.verdict import Verdict
@@ -182,6 +183,7 @@ def _page(
         "source": analysis.source,
         "remarks": list(analysis.notes) if analysis.source else [],
         "sections": [_section(drawer, verdict, i) for i, verdict in enumerate(verdicts)],
+        "answers": [_further(drawer, further) for further in analysis.answers.values()],
         "caveats": list(result.caveats),
         "answer": answer,
         "metric": metric.replace("_", " ").capitalize(),
@@ -191,6 +193,29 @@ def _page(
         "oodles_version": oodles.__version__,
         "many_rows": MANY_ROWS,
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Further:
+    """The answer to one question beyond correlations."""
+
+    anchor: str
+    title: str
+    sentences: list[str]
+    caveats: list[str]
+    figures: list[Markup]
+    sheet: tables.Sheet
+
+
+def _further(drawer: _Drawer, answer: Answer) -> Further:
+    return Further(
+        anchor=answer.name,
+        title=answers.TITLES[answer.name],
+        sentences=list(answer.sentences),
+        caveats=list(answer.caveats),
+        figures=[drawer.drawn_as(figure, label) for figure, label in answers.plot_answer(answer)],
+        sheet=answers.answer_sheet(answer),
+    )
 
 
 def _verdicts(analysis: Analysis) -> list[Verdict]:
@@ -344,6 +369,9 @@ class _Drawer:
     def _share(self, table: pd.DataFrame, group: Mapping[str, Any], name: str) -> Markup:
         drawn = figures.plot_shares(table, group=group, answer=self.answer, test_sets=[name], bare=True)
         return self._svg(drawn, f"Share of {self.answer} on {name} over the steps.", wide=True)
+
+    def drawn_as(self, figure: Figure, label: str) -> Markup:
+        return self._svg(figure, label)
 
     def _svg(self, figure: Figure, label: str, *, wide: bool = False) -> Markup:
         self.drawn += 1

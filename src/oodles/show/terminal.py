@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from oodles.errors import plain
+from oodles.show.answers import print_answers
 from oodles.show.numbers import p_value, signed
 from oodles.stats.analysis import Analysis
 from oodles.stats.cautions import hardly_differ
@@ -36,6 +37,7 @@ def render_terminal(analysis: Analysis, console: Console) -> None:
         for said in _common(rows):
             console.print(Text(f"  ! {said}", style="yellow"))
         console.print()
+    print_answers(analysis.answers, console)
     for said in result.caveats:
         console.print(Text(f"! {said}", style="yellow"))
 

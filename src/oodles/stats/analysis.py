@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,16 @@ from oodles.errors import DataError, StoreError, first_line, shown
 from oodles.files import read_frame
 from oodles.outputs import check_target, write_aside
 from oodles.shapes import load_json, misfit
+from oodles.stats.answers import Answer
 from oodles.stats.changes import changes
 from oodles.stats.correlate import PartialCorrelations, partial_correlations
 from oodles.stats.longtable import as_names, check_table, disarmed
 from oodles.stats.outcomes import Examples
+from oodles.stats.questions import SHAPE as ANSWERS
+from oodles.stats.questions import TABLES as ANSWER_TABLES
+from oodles.stats.questions import ask, read_answer, split
+from oodles.stats.questions import summary as answer_summary
+from oodles.stats.sensitivity import holding
 from oodles.stats.verdict import Verdict, verdicts
 
 SCHEMA = 1
@@ -38,6 +44,7 @@ SHAPE = {
     "settings": {"by": [str], "metric?": str, "level?": (int, float), "in_domain?": ([str], str, None)},
     "caveats": [str],
     "verdicts": [{"group": {...: str}, "n_runs": int, "descriptive": bool, "sentence": str}],
+    "answers?": ANSWERS,
 }
 NEEDED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # columns that hold text, and numbers
     "correlations": (
@@ -74,6 +81,7 @@ class Analysis:
     title: str = ""
     question: str = ""
     source: str = ""  # of published figures: whose they are, and under which licence
+    answers: Mapping[str, Answer] = field(default_factory=dict)  # to what was asked beyond correlations
 
     @classmethod
     def of(cls, table: pd.DataFrame, result: PartialCorrelations) -> Analysis:
@@ -89,6 +97,11 @@ class Analysis:
         """Effective robustness: the residuals with their intervals."""
         return self.result.residuals
 
+    @property
+    def claim(self) -> Answer | None:
+        """Whether correlations depend on the model, or on whatever `across` named; None where it was not asked."""
+        return self.answers.get("claim")
+
 
 def analyse_table(table: pd.DataFrame, records: pd.DataFrame | Examples | None = None, **options: Any) -> Analysis:
     """Partial correlations, changes over training and a verdict per group.
@@ -100,17 +113,27 @@ def analyse_table(table: pd.DataFrame, records: pd.DataFrame | Examples | None =
     records : pandas.DataFrame or Examples, optional
         Per-example outcomes.
     **options
-        As for `partial_correlations`.
+        As for `partial_correlations`; and questions beyond it: `across`, `sensitivity`, `windows`,
+        `redundancy`, `stability`, `skill`.
 
     Returns
     -------
     Analysis
     """
+    asked, options = split(options)
     result = partial_correlations(table, records, **options)
     shared = {name: options[name] for name in SHARED if name in options}
     checked, _ = check_table(table, in_domain=options.get("in_domain"))
+    answers = ask(checked, records, result.settings, asked)
+    told = verdicts(result)
+    if "sensitivity" in answers:
+        told = tuple(replace(v, sentence=v.sentence + holding(answers["sensitivity"], v.group)) for v in told)
     return Analysis(
-        result=result, changes=changes(table, **shared), verdicts=verdicts(result), long_table=_plain(checked)
+        result=result,
+        changes=changes(table, **shared),
+        verdicts=told,
+        long_table=_plain(checked),
+        answers=answers,
     )
 
 
@@ -133,7 +156,8 @@ def write_results(analysis: Analysis, out: Path) -> list[Path]:
     out = Path(out)
     check_results(out)
     written = [write_aside(out / UNFINISHED, lambda path: path.touch())]
-    for name, frame in _frames(analysis).items():
+    further = {name: frame for answer in analysis.answers.values() for name, frame in answer.tables.items()}
+    for name, frame in {**_frames(analysis), **further}.items():
         written.append(write_aside(out / f"{name}.csv", partial(_as_csv(frame).to_csv, index=False)))
         written.append(write_aside(out / f"{name}.parquet", partial(frame.to_parquet, index=False)))
     text = json.dumps(_summary(analysis), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -147,7 +171,7 @@ def check_results(out: Path, inputs: Iterable[Path] = ()) -> None:
     if out.exists() and not out.is_dir():
         raise StoreError(f"{out}: is there and is no folder; choose another --out")
     held = (out / UNFINISHED).is_file() or all((out / name).is_file() for name in (SUMMARY, "correlations.parquet"))
-    for name in (SUMMARY, *(f"{table}.{kind}" for table in TABLES for kind in ("csv", "parquet"))):
+    for name in (SUMMARY, *(f"{table}.{kind}" for table in (*TABLES, *ANSWER_TABLES) for kind in ("csv", "parquet"))):
         check_target(out / name, lambda _: held, inputs)
 
 
@@ -180,6 +204,7 @@ def read_results(path: Path) -> Analysis:
         verdicts=told,
         long_table=_plain(frames["table"]),
         version=summary["oodles"],
+        answers={one["name"]: read_answer(folder, one, AGAIN) for one in summary.get("answers", ())},
     )
 
 
@@ -222,6 +247,7 @@ def _summary(analysis: Analysis) -> dict[str, Any]:
         "caveats": list(analysis.result.caveats),
         "verdicts": [asdict(verdict) for verdict in analysis.verdicts],
         "tables": {name: f"{name}.parquet" for name in TABLES},
+        "answers": [answer_summary(answer) for answer in analysis.answers.values()],
     }
 
 

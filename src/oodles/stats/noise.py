@@ -559,17 +559,43 @@ def _chunks(codes: Ints) -> list[slice]:
 
 
 def _inside(found: Estimate, records: Examples | None, metric: str, method: str) -> Inside:
-    """Noise of the in-domain score after residualising, and the products without it as far as they can be had.
+    """Noise of the in-domain score after residualising, and the products without it as far as they can be had."""
+    noise = inside_noise(found, records, metric, method)
+    start = Inside(source=noise.source, variance=noise.variance)
+    if noise.source == "none" or len(found.refits) > 1 or not noise.most > 0:
+        return start
+    sizes, scale = found.used.covariate_sizes[:, 0], found.used.scale
+    blurred = blur(found, sizes, scale, noise.variance / noise.most, bent=method == "gam")
+    if blurred is None:
+        return replace(start, hidden=True)
+    n_units = len(found.used.unit_names)
+    full = blurred.correct((found.fit.residuals.T @ found.fit.residuals)[None], np.ones((1, n_units)))[0]
+    without = found.left_out
+    if len(without):
+        without = blurred.correct(without, resample.jackknife_weights(n_units))
+    return replace(start, full=full, left_out=without)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class InsideNoise:
+    """Variance of the in-domain score's noise at a point: as known, and the most it can be."""
+
+    source: str  # records; binomial; or none: not known
+    variance: float
+    most: float
+
+
+def inside_noise(found: Estimate, records: Examples | None, metric: str, method: str) -> InsideNoise:
+    """Noise of the in-domain score after residualising.
 
     Noise that all points share moves the in-domain axis and nothing else, so it is measured after the regression. From
     n alone only a bound is known: the binomial error, which is too much where models are scored on the same examples.
     """
     series = found.used
-    scale = series.scale
-    unknown = Inside(source="none", variance=float("nan"))
+    unknown = InsideNoise(source="none", variance=float("nan"), most=float("nan"))
     if metric != "accuracy" or series.covariates.shape[1] != 1 or method not in ("gam", "linear"):
         return unknown
-    values, sizes = series.covariates[:, 0] / scale, series.covariate_sizes[:, 0]
+    values, sizes = series.covariates[:, 0] / series.scale, series.covariate_sizes[:, 0]
     if np.isnan(sizes).any() or not (sizes > 0).all() or not ((values >= 0) & (values <= 1)).all():
         return unknown
     left = float(np.mean(found.left))
@@ -583,18 +609,7 @@ def _inside(found: Estimate, records: Examples | None, metric: str, method: str)
         if outcomes is not None:
             spectra = [_measured(refit, outcomes, np.ones_like(values), found) for refit in found.refits]
             measured, source = max(_noise_sums(found, spectra, 0)[0] / left, 0.0), "records"
-    start = Inside(source=source, variance=measured * scale**2)
-    if len(found.refits) > 1 or not most > 0:
-        return start
-    blurred = blur(found, sizes, scale, measured / most, bent=method == "gam")
-    if blurred is None:
-        return replace(start, hidden=True)
-    n_units = len(series.unit_names)
-    full = blurred.correct((found.fit.residuals.T @ found.fit.residuals)[None], np.ones((1, n_units)))[0]
-    without = found.left_out
-    if len(without):
-        without = blurred.correct(without, resample.jackknife_weights(n_units))
-    return replace(start, full=full, left_out=without)
+    return InsideNoise(source=source, variance=measured * series.scale**2, most=most * series.scale**2)
 
 
 def covariate_bias(found: Estimate, corrected: Corrected) -> Array:

@@ -1,0 +1,122 @@
+"""oodles plan: how many runs for a wanted precision."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oodles.cli.analyse import analyse_path
+from oodles.cli.options import AnalysisOptions, AsJson, spread
+from oodles.cli.printing import print_json, print_table, tell
+from oodles.errors import ConfigError
+
+if TYPE_CHECKING:
+    from oodles.stats.analysis import Analysis
+
+
+@spread
+def plan(
+    half_width: Annotated[float, typer.Option("--half-width", help="Wanted half width of an interval of r.")] = 0.2,
+    pilot: Annotated[
+        Path | None, typer.Option("--pilot", help="A study's folder, a long table or a finding's name.")
+    ] = None,
+    rho: Annotated[float, typer.Option("--rho", help="Without a pilot: the correlation.")] = 0.0,
+    residual_sd: Annotated[float, typer.Option("--residual-sd", help="Without a pilot: sd of a residual.")] = 0.025,
+    memory: Annotated[
+        float, typer.Option("--memory", help="Without a pilot: how long a residual lasts, in runs.")
+    ] = 0.1,
+    spread_of_runs: Annotated[
+        float, typer.Option("--spread", help="Without a pilot: sd over runs of Fisher's z.")
+    ] = 0.3,
+    steps: Annotated[int, typer.Option("--steps", help="Without a pilot: evaluated steps of a run.")] = 20,
+    examples: Annotated[int, typer.Option("--examples", help="Without a pilot: examples per test set.")] = 2000,
+    *,
+    options: AnalysisOptions,
+    as_json: AsJson = False,
+) -> None:
+    """How many runs does a wanted precision take? From a pilot, or from stated assumptions.
+
+    Examples:
+        oodles plan --pilot pythia --half-width .2
+        oodles plan --half-width .2 --rho .5 --steps 40
+    """
+    if not 0 < half_width < 1:
+        raise ConfigError(f"--half-width {half_width:g}: expected a number between 0 and 1, such as .2")
+    if pilot is None:
+        _assumed(half_width, as_json, rho, residual_sd, memory, spread_of_runs, steps, examples)
+        return
+    from oodles.api.plan import plan as plan_for
+
+    analysis = analyse_path(pilot, options)
+    answer = plan_for(analysis, half_width)
+    table = answer.tables["plan"]
+    if as_json:
+        rows = json.loads(table.to_json(orient="records"))
+        print_json({"sentences": answer.sentences, "plan": rows, "seconds_per_run": _seconds(analysis)})
+        return
+    shown = [
+        [f"{row['a']} ~ {row['b']}", row["within"], f"{row['r']:+.2f}", str(row["units"]), f"{row['half_width']:.2f}"]
+        + [_runs(row[name]) for name in ("runs", "runs_low", "runs_high")]
+        for row in table.to_dict("records")
+    ]
+    columns = ["pair", "within", "r", "pilot runs", "half width now", "runs needed", "at least", "at most"]
+    print_table("", columns, shown)
+    tell("\n".join(["", *answer.sentences, *_cost(analysis)]))
+
+
+def _runs(number: float) -> str:
+    return f"{number:.0f}" if math.isfinite(number) else "-"
+
+
+def _seconds(analysis: Analysis) -> float | None:
+    """Mean time of a finished run of the pilot, where its folder says so."""
+    times = [float(run["seconds"]) for run in analysis.runs if run.get("status") == "done" and run.get("seconds")]
+    return sum(times) / len(times) if times else None
+
+
+def _cost(analysis: Analysis) -> list[str]:
+    seconds = _seconds(analysis)
+    if seconds is None:
+        return ["What a run costs: oodles run STUDY --dry-run."]
+    return [f"A run of the pilot took {seconds / 60:.1f} minutes on its machine."]
+
+
+def _assumed(
+    half_width: float,
+    as_json: bool,
+    rho: float,
+    residual_sd: float,
+    memory: float,
+    spread_of_runs: float,
+    steps: int,
+    examples: int,
+) -> None:
+    from oodles.stats.planning import Assumed, assumed_runs
+
+    for name, value, fits in (
+        ("--rho", rho, -1 < rho < 1),
+        ("--residual-sd", residual_sd, residual_sd > 0),
+        ("--memory", memory, 0 <= memory <= 1),
+        ("--spread", spread_of_runs, spread_of_runs >= 0),
+        ("--steps", steps, steps >= 1),
+        ("--examples", examples, examples >= 1),
+    ):
+        if not fits:
+            raise ConfigError(f"{name} {value:g}: out of range; see oodles plan --help")
+    assumed = Assumed(
+        rho=rho, residual_sd=residual_sd, memory=memory, spread=spread_of_runs, steps=steps, examples=examples
+    )
+    runs = assumed_runs(assumed, half_width)
+    if as_json:
+        print_json({"runs": runs if math.isfinite(runs) else None, "half_width": half_width, **asdict(assumed)})
+        return
+    tell(
+        f"A half width of {half_width:g} takes {_runs(runs)} runs, if the correlation is {rho:g}, residuals have an sd "
+        f"of {residual_sd:g} and last {memory:g} of a run, runs differ by {spread_of_runs:g} (sd of Fisher's z), and a"
+        f" run has {steps} steps on test sets of {examples} examples. A pilot tells these: oodles plan --pilot FOLDER."
+    )

@@ -1,0 +1,303 @@
+"""Answers to what was asked beyond correlations: as lines on the terminal, tables and figures in the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from oodles.errors import plain
+from oodles.show import figures
+from oodles.show.numbers import MISSING, p_value, signed
+from oodles.show.tables import Cell, Column, Sheet
+from oodles.stats.answers import Answer
+
+PANELS = 6  # pairs that a figure shows
+LINES = 20  # rows that the terminal shows
+TITLES = {
+    "claim": "Does it depend on the model?",
+    "sensitivity": "Does the answer survive other choices?",
+    "windows": "Does it change in the course of training?",
+    "redundancy": "Which test sets are needed?",
+    "stability": "How steady are the models?",
+    "skill": "Skill, or answers?",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A column of an answer's table as readers see it."""
+
+    title: str
+    column: str
+    low: str = ""  # with its interval, where there is one
+    high: str = ""
+    kind: str = "signed"  # or p, share, count, plain, text
+
+
+PAIR = Shown(title="pair", column="pair", kind="text")
+TABLES: Mapping[str, tuple[str, tuple[Shown, ...]]] = {  # by answer: its main table, and what is shown of it
+    "claim": (
+        "claim",
+        (
+            PAIR,
+            Shown(title="mean r", column="r", low="low", high="high"),
+            Shown(title="sd of z", column="tau", low="tau_low", high="tau_high", kind="plain"),
+            Shown(title="a new one", column="", low="predicted_low", high="predicted_high"),
+            Shown(title="other sign", column="other_sign", kind="share"),
+            Shown(title="p (Holm)", column="p_holm", kind="p"),
+            Shown(title="levels", column="levels", kind="count"),
+            Shown(title="p of a sign reversal", column="p_reversal_holm", kind="p"),
+        ),
+    ),
+    "sensitivity": (
+        "sensitivity_pairs",
+        (
+            PAIR,
+            Shown(title="r by default", column="r"),
+            Shown(title="by default", column="conclusion", kind="text"),
+            Shown(title="same sign and clear", column="same_clear", kind="count"),
+            Shown(title="other sign", column="other_sign", kind="count"),
+            Shown(title="choices", column="specifications", kind="count"),
+            Shown(title="lowest r", column="lowest"),
+            Shown(title="by", column="lowest_by", kind="text"),
+            Shown(title="highest r", column="highest"),
+            Shown(title="by", column="highest_by", kind="text"),
+        ),
+    ),
+    "windows": (
+        "windows_change",
+        (
+            PAIR,
+            Shown(title="within", column="within", kind="text"),
+            Shown(title="early r", column="early"),
+            Shown(title="middle r", column="middle"),
+            Shown(title="late r", column="late"),
+            Shown(title="p of a change (Holm)", column="change_p_holm", kind="p"),
+            Shown(title="", column="told", kind="text"),
+        ),
+    ),
+    "redundancy": (
+        "redundancy",
+        (
+            Shown(title="test set added", column="test_set", kind="text"),
+            Shown(title="sets", column="chosen", kind="count"),
+            Shown(title="error of the others", column="error", kind="error"),
+            Shown(title="from in-domain alone", column="error_in_domain", kind="error"),
+            Shown(title="noise", column="noise", kind="error"),
+            Shown(title="explained", column="reduction", kind="share"),
+        ),
+    ),
+    "stability": (
+        "stability",
+        (
+            Shown(title="measure", column="what", kind="text"),
+            Shown(title="sd", column="sd", low="low", high="high", kind="error"),
+            Shown(title="units", column="units", kind="count"),
+        ),
+    ),
+    "skill": (
+        "skill",
+        (
+            PAIR,
+            Shown(title="within", column="within", kind="text"),
+            Shown(title="r of accuracy", column="r_accuracy"),
+            Shown(title="r of AUC", column="r_auc", low="low_auc", high="high_auc"),
+            Shown(title="r of shares", column="r_share"),
+            Shown(title="agrees in", column="told", kind="text"),
+        ),
+    ),
+}
+
+
+def answer_sheet(answer: Answer) -> Sheet:
+    """The main table of an answer."""
+    name, shown = TABLES[answer.name]
+    frame = answer.tables[name]
+    if {"a", "b"} <= set(frame.columns):
+        frame = frame.assign(pair=[f"{a} ~ {b}" for a, b in zip(frame["a"], frame["b"], strict=True)])
+    where = _where(frame)
+    columns = [Column(title=name.replace("_", " "), number=False) for name in where]
+    columns += [Column(title=one.title, number=one.kind != "text") for one in shown]
+    rows = [
+        (
+            *(Cell(text=str(row[name]), order=str(row[name])) for name in where),
+            *(_cell(row, one) for one in shown),
+        )
+        for row in frame.to_dict("records")
+    ]
+    return Sheet(columns=tuple(columns), rows=tuple(rows), notes=())
+
+
+def _where(frame: pd.DataFrame) -> list[str]:
+    """Columns that tell groups, or factors, apart."""
+    before = []
+    for column in frame.columns:
+        if column in ("a", "test_set", "pair", "what", "chosen"):
+            break
+        before.append(str(column))
+    return [column for column in before if frame[column].nunique() > 1]
+
+
+def _cell(row: Mapping[Any, Any], shown: Shown) -> Cell:
+    if shown.kind == "text":
+        return Cell(text=str(row[shown.column]), order=str(row[shown.column]))
+    value = float(row[shown.column]) if shown.column else float("nan")
+    text = _number(value, shown.kind) if shown.column else ""
+    if shown.low:
+        low, high = (_number(float(row[name]), shown.kind) for name in (shown.low, shown.high))
+        known = all(math.isfinite(float(row[name])) for name in (shown.low, shown.high))
+        text = f"{text} [{low}, {high}]".strip() if known else text or MISSING
+    order = value if math.isfinite(value) else float(row[shown.low]) if shown.low else -math.inf
+    return Cell(text=text, order=order if math.isfinite(order) else -math.inf)
+
+
+def _number(value: float, kind: str) -> str:
+    if not math.isfinite(value):
+        return MISSING
+    if kind == "p":
+        return p_value(value)
+    if kind == "error":
+        return f"{value:.3f}"
+    if kind == "share":
+        return f"{100 * value:.0f} %"
+    return f"{value:.0f}" if kind == "count" else f"{value:.2f}" if kind == "plain" else signed(value)
+
+
+def print_answers(answers: Mapping[str, Answer], console: Console) -> None:
+    """Title, table and sentences of every answer."""
+    for name, answer in answers.items():
+        console.print(Text(TITLES[name], style="bold"))
+        sheet = answer_sheet(answer)
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for column in sheet.columns:
+            table.add_column(column.title, justify="right" if column.number else "left")
+        for row in sheet.rows[:LINES]:
+            table.add_row(*(Text(plain(cell.text)) for cell in row))
+        console.print(table)
+        if len(sheet.rows) > LINES:
+            console.print(Text(f"and {len(sheet.rows) - LINES} more rows (--out, or the report)", style="dim"))
+        for sentence in answer.sentences:
+            console.print(Text(plain(sentence)))
+        for said in answer.caveats:
+            console.print(Text(f"! {plain(said)}", style="yellow"))
+        console.print()
+
+
+# figures
+
+
+def plot_answer(answer: Answer) -> list[tuple[Figure, str]]:
+    """The figures of an answer, each with its description."""
+    if answer.name == "claim":
+        return plot_forests(answer)
+    if answer.name == "sensitivity":
+        return plot_specifications(answer)
+    return []
+
+
+def plot_forests(answer: Answer) -> list[tuple[Figure, str]]:
+    """Correlations of every level with intervals, a panel per pair: the pairs that differ most."""
+    pairs, levels = answer.tables["claim"], answer.tables["claim_levels"]
+    if pairs.empty:
+        return []
+    where = [str(c) for c in pairs.columns[: list(pairs.columns).index("a")]]
+    drawn = []
+    for names, own in pairs.groupby(where, sort=False):
+        chosen = own.sort_values("p_val", kind="stable").head(PANELS)
+        inside = levels[(levels[where].astype(str) == [str(n) for n in names]).all(axis=1)]
+        with figures.style():
+            figure = _draw_forest(chosen.to_dict("records"), inside)
+        told = ", ".join(map(str, names))
+        drawn.append((figure, f"Correlations by level with intervals, {told}; the table has the numbers of all pairs."))
+    return drawn
+
+
+def _draw_forest(pairs: Sequence[Mapping[Any, Any]], levels: pd.DataFrame) -> Figure:
+    names = sorted(levels["level"].unique())
+    left = max(figures._width(figures.short(name), 8) for name in [*names, "a new one"]) + 0.15
+    wide, line, gap, bottom, top = 1.5, 0.2, 0.12, 0.45, 0.55
+    height = line * (len(names) + 1)
+    figure = Figure(figsize=(left + len(pairs) * (wide + gap), top + height + bottom))
+    for place, pair in enumerate(pairs):
+        ax = figures.axes_at(figure, left + place * (wide + gap), bottom, wide, height)
+        own = levels[(levels["a"] == pair["a"]) & (levels["b"] == pair["b"])].set_index("level")
+        for y, name in enumerate(names):
+            if name in own.index:
+                row = own.loc[name]
+                ax.plot([row["low"], row["high"]], [y, y], color=figures.OOD, linewidth=1.2)
+                ax.plot([row["r"]], [y], color=figures.OOD, marker="o", markersize=3.5, linestyle="")
+        new = len(names)
+        ax.plot([pair["predicted_low"], pair["predicted_high"]], [new, new], color=figures.IN_DOMAIN, linewidth=2.2)
+        ax.axvline(0, color=figures.MUTED, linewidth=0.8, zorder=1)
+        ax.set(xlim=(-1.02, 1.02), ylim=(len(names) + 0.5, -0.5))
+        ax.set_xticks([-1, 0, 1], ["−1", "0", "1"])
+        ax.set_yticks(range(len(names) + 1), [figures.short(n) for n in [*names, "a new one"]] if not place else [])
+        ax.tick_params(length=0, labelsize=8, labelcolor=figures.INK)
+        ax.grid(axis="x", color=figures.GRID, linewidth=0.6)
+        ax.set_title(f"{figures.short(pair['a'])}\n{figures.short(pair['b'])}", fontsize=7.5, parse_math=False)
+    return figure
+
+
+def plot_specifications(answer: Answer) -> list[tuple[Figure, str]]:
+    """A specification curve per pair: those that a choice turns, then those that are clear."""
+    pairs, table = answer.tables["sensitivity_pairs"], answer.tables["sensitivity"]
+    if pairs.empty:
+        return []
+    by = [str(c) for c in pairs.columns[: list(pairs.columns).index("a")]]
+    order = pairs.assign(turned=pairs["other_sign"] > 0, clear=pairs["conclusion"].str.contains("rise|apart"))
+    chosen = order.sort_values(["clear", "turned"], ascending=False, kind="stable").head(PANELS)
+    drawn = []
+    for row in chosen.to_dict("records"):
+        keys = [*by, "a", "b"]
+        own = table[(table[keys].astype(str) == [str(row[k]) for k in keys]).all(axis=1) & table["r"].notna()]
+        if len(own) < 2:
+            continue
+        with figures.style():
+            figure = _draw_specifications(own.sort_values("r", kind="stable").reset_index(drop=True))
+        told = ", ".join([*(str(row[name]) for name in by), f"{row['a']} and {row['b']}"])
+        drawn.append((figure, f"Specification curve of {told}: r under every choice, sorted; dots say which choice."))
+    return drawn
+
+
+def _draw_specifications(rows: pd.DataFrame) -> Figure:
+    choices = [
+        (str(value), rows[name] == value)
+        for name in ("steps", "method", "within", "metric")
+        if rows[name].nunique() > 1
+        for value in rows[name].unique()
+    ]
+    left = max(figures._width(label, 7.5) for label, _ in [*choices, ("r", None)]) + 0.2
+    wide, curve, line = max(2.5, 0.07 * len(rows)), 1.3, 0.15
+    below = line * len(choices)
+    figure = Figure(figsize=(left + wide + 0.1, curve + below + 0.55))
+    ax = figures.axes_at(figure, left, below + 0.15, wide, curve)
+    clear = (rows["p_holm"] < figures.SIGNIFICANT).to_numpy()
+    for x, row in enumerate(rows.to_dict("records")):
+        colour = figures.IN_DOMAIN if row["default"] else figures.OOD if clear[x] else figures.MUTED
+        ax.plot([x, x], [row["low"], row["high"]], color=colour, linewidth=1.0)
+        ax.plot([x], [row["r"]], color=colour, marker="s" if row["default"] else "o", markersize=3.2, linestyle="")
+    ax.axhline(0, color=figures.MUTED, linewidth=0.8, zorder=1)
+    ax.set(xlim=(-1, len(rows)), xticks=[], ylim=figures._limits([*rows["low"].dropna(), *rows["high"].dropna(), 0.0]))
+    ax.set_title(f"{rows['a'].iloc[0]} ~ {rows['b'].iloc[0]}", fontsize=8, loc="left", parse_math=False)
+    ax.tick_params(axis="y", labelsize=7.5, labelcolor=figures.INK)
+    if not choices:
+        return figure
+    grid = figures.axes_at(figure, left, 0.05, wide, below)
+    for y, (_, chosen) in enumerate(choices):
+        places = np.flatnonzero(chosen.to_numpy())
+        grid.plot(places, np.full(len(places), y), color=figures.INK, marker="|", markersize=4, linestyle="")
+    grid.set(xlim=(-1, len(rows)), ylim=(len(choices) - 0.5, -0.5), xticks=[])
+    grid.set_yticks(range(len(choices)), [label for label, _ in choices], parse_math=False)
+    grid.tick_params(length=0, labelsize=7.5, labelcolor=figures.INK)
+    for spine in grid.spines.values():
+        spine.set_visible(False)
+    return figure

@@ -1,0 +1,38 @@
+"""What is asked beyond correlations has an answer of one form: sentences, and the tables that are their evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class Answer:
+    """The answer to one question."""
+
+    name: str  # claim, sensitivity, ...
+    sentences: tuple[str, ...]
+    tables: Mapping[str, pd.DataFrame]  # by name, of numbers and text
+    caveats: tuple[str, ...] = ()
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+
+def counted(number: int, what: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "pair"), counted(3, "pair"), counted(2, "train set")
+    ('1 pair', '3 pairs', '2 train sets')
+    """
+    plural = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
+    return f"1 {what}" if number == 1 else f"{number} {plural}"
+
+
+def several(names: list[str], most: int = 4) -> str:
+    """A few names and how many more.
+
+    >>> several(["a", "b"]), several(list("abcdef"))
+    ('a, b', 'a, b, c, d and 2 more')
+    """
+    return ", ".join(names) if len(names) <= most else f"{', '.join(names[:most])} and {len(names) - most} more"

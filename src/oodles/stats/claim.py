@@ -1,0 +1,393 @@
+"""Does it depend on the model whether two test sets agree? The study's claim, as a test with its evidence.
+
+`claim` compares the correlations of the levels of a factor (models, families, train sets, shots), pair by pair: a
+test of equality, the spread over levels with its interval, where a new level would be, and whether signs reverse. One
+sentence says what follows: yes, no, or that it cannot be told, why, and what would settle it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from oodles.errors import ConfigError, nearest
+from oodles.stats import effects
+from oodles.stats.answers import Answer, counted, several
+from oodles.stats.clusters import ClusterValues, Pair, Scores, cluster_values
+from oodles.stats.effects import Sample
+from oodles.stats.longtable import as_names
+from oodles.stats.pairs import shares_examples
+from oodles.stats.resample import DESCRIPTIVE, holm
+from oodles.stats.series import NO_NAME, OF_POINTS
+
+TESTED = 9  # units of a level below which Welch's test rejects too often
+FEWEST = 3  # units of a level below which it is not described either
+SMALL = 0.2  # sd over levels of Fisher's z that is no difference to speak of
+SIGNIFICANT = 0.05
+DRAW = "draw"  # column that names the data a run was trained on
+PAIR_COLUMNS = (
+    *("a", "b", "within", "levels", "fewest_units", "r", "low", "high", "tau", "tau_low", "tau_high"),
+    *("predicted_low", "predicted_high", "other_sign", "other_sign_low", "other_sign_high"),
+    *("p_val", "p_holm", "p_observed", "p_corrected", "p_reversal", "p_reversal_holm", "above", "below"),
+    *("corrected_by", "left_out"),
+)
+LEVEL_COLUMNS = ("level", "a", "b", "within", "r", "low", "high", "r_corrected", "units", "effective_units")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layout:
+    """How runs fall into levels of the factor, strata in which levels are compared, and independent units."""
+
+    across: str
+    strata: tuple[str, ...]
+    unit: str
+    caveats: tuple[str, ...] = ()
+
+
+def claim(scores: Scores, across: Sequence[str]) -> Answer:
+    """Compare the correlations of the levels of a factor, or of several factors one after the other.
+
+    Parameters
+    ----------
+    scores : Scores
+        The table and the choices of the analysis.
+    across : sequence of str
+        Columns whose values are compared: `model`, `family`, `train_set`, `shots`, ...
+
+    Returns
+    -------
+    Answer
+        A sentence per factor and stratum (the other columns that make groups); tables `claim`, a row per pair, and
+        `claim_levels`, a row per level and pair.
+    """
+    parts = [_of_factor(scores, factor) for factor in across]
+    return Answer(
+        name="claim",
+        sentences=tuple(sentence for part in parts for sentence in part.sentences),
+        tables={name: _joined([part.tables[name] for part in parts]) for name in ("claim", "claim_levels")},
+        caveats=tuple(dict.fromkeys(said for part in parts for said in part.caveats)),
+        settings={"across": list(across), "factors": [part.settings for part in parts]},
+    )
+
+
+def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    joined = pd.concat([frame for frame in frames if len(frame)] or frames, ignore_index=True)
+    where = list(joined.columns[: list(joined.columns).index("across")])
+    return joined.assign(**{name: joined[name].fillna("") for name in where})
+
+
+def _of_factor(scores: Scores, across: str) -> Answer:
+    scores, layout = _layout(scores, across)
+    within = _within(scores)
+    rows, levels, sentences, caveats = [], [], [], list(layout.caveats)
+    if _method(scores, within) != scores.recipe.method:
+        caveats.append(f"one checkpoint per run: a straight line is fitted in each {_noun(across)}, not a curve")
+    for stratum, clusters in _clusters(scores, layout, within):
+        found = compare(clusters, level=scores.recipe.level, overlapping=scores.overlapping)
+        if found.empty:
+            caveats.append(f"{_where(stratum) or 'the table'}: no pair of test sets has two levels of {across}")
+            continue
+        sentences.append(_sentence(found, clusters, across, stratum))
+        told = {**stratum, "across": across, "within": within}
+        rows.append(found.assign(**told))
+        levels.append(_level_rows(clusters, scores.recipe.level).assign(**told))
+    if not rows:
+        sentences = [f"Depends on the {_noun(across)}: cannot be told. No pair of test sets has two levels to compare."]
+    strata = list(layout.strata)
+    return Answer(
+        name="claim",
+        sentences=tuple(sentences),
+        tables={
+            "claim": _frame(rows, [*strata, "across", *PAIR_COLUMNS]),
+            "claim_levels": _frame(levels, [*strata, "across", *LEVEL_COLUMNS]),
+        },
+        caveats=tuple(dict.fromkeys(caveats)),
+        settings={"across": across, "unit": layout.unit, "within": within, "strata": strata},
+    )
+
+
+def _frame(frames: Sequence[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
+    return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
+
+
+def _noun(across: str) -> str:
+    return across.replace("_", " ")
+
+
+def _where(stratum: Mapping[str, str]) -> str:
+    return ", ".join(f"{_noun(name)} {value}" for name, value in stratum.items())
+
+
+# which runs are compared
+
+
+def _layout(scores: Scores, across: str) -> tuple[Scores, _Layout]:
+    """Levels, strata and units; a column that names a run's data is added where runs share it."""
+    table = scores.table
+    known = [str(c) for c in table.columns if c not in OF_POINTS and table[c].notna().any()]
+    if across not in known:
+        raise ConfigError(f"--across {across}: no such column; {nearest(across, known)}")
+    if across == "run":
+        raise ConfigError("--across run: runs are the units, not levels; use a column such as model or train_set")
+    runs = table.drop_duplicates("run")
+    level = as_names(runs[across], NO_NAME)
+    if runs[across].nunique() < 2:
+        raise ConfigError(f"--across {across}: the table has one value of it, {level.iloc[0]}; there must be two")
+    unit = "run" if scores.unit == across else scores.unit
+    said: list[str] = []
+    strata = []
+    for column in scores.by:
+        if column == across:
+            continue
+        inside = as_names(runs[column], NO_NAME)
+        if level.groupby(inside).nunique().max() > 1 or inside.nunique() == 1:
+            strata.append(column)
+        elif inside.nunique() > level.nunique() and unit == "run":
+            unit = column
+            said.append(f"the units of a {_noun(across)} are its {_noun(column)}s")
+    strata = [column for column in strata if runs[column].nunique() > 1]
+    scores, unit, shared = _with_draws(scores, unit)
+    return scores, _Layout(across=across, strata=tuple(strata), unit=unit, caveats=(*said, *shared))
+
+
+def _with_draws(scores: Scores, unit: str) -> tuple[Scores, str, list[str]]:
+    """Runs on the same data are one unit, where the table says which data it was."""
+    table = scores.table
+    if unit != "run" or "data_seed" not in table.columns or table["data_seed"].isna().any():
+        return scores, unit, []
+    columns = [c for c in ("model", "train_set", "shots", "data_seed") if c in table.columns]
+    draw = table[columns].astype(str).agg(" ".join, axis=1)
+    if draw.groupby(table["run"]).first().nunique() == table["run"].nunique():
+        return scores, unit, []
+    told = "runs that were trained on the same draw of data are one unit"
+    return replace(scores, table=table.assign(**{DRAW: draw})), DRAW, [told]
+
+
+def _within(scores: Scores) -> str:
+    """Within runs where runs have steps: levels of runs would drown what happens in them."""
+    several_steps = scores.table.groupby("run")["step"].nunique().max() > 1
+    return "run" if several_steps and "run" in scores.ways else scores.ways[0] if several_steps else "pooled"
+
+
+def _method(scores: Scores, within: str) -> str:
+    """A line where runs have one checkpoint each: a curve would use up the points of a level."""
+    one_each = within == "pooled" and scores.table.groupby("run")["step"].nunique().max() == 1
+    return "linear" if one_each and scores.recipe.method == "gam" else scores.recipe.method
+
+
+def _clusters(scores: Scores, layout: _Layout, within: str) -> list[tuple[dict[str, str], list[ClusterValues]]]:
+    recipe = replace(
+        scores.recipe, within=within, interval="jackknife", correlation="pearson", method=_method(scores, within)
+    )
+    found: dict[tuple[tuple[str, str], ...], list[ClusterValues]] = {}
+    for series in scores.groups(by=(*layout.strata, layout.across), unit=layout.unit):
+        stratum = tuple((name, series.group[name]) for name in layout.strata)
+        name = series.group[layout.across]
+        values = cluster_values(series, recipe, scores.items, name=name, metric=scores.metric)
+        found.setdefault(stratum, []).append(values)
+    return [(dict(stratum), clusters) for stratum, clusters in found.items()]
+
+
+# pair by pair
+
+
+def compare(
+    clusters: Sequence[ClusterValues],
+    *,
+    level: float = 0.95,
+    overlapping: Mapping[str, set[str]] | None = None,
+    draws: int = effects.DRAWS,
+) -> pd.DataFrame:
+    """A row per pair of test sets: the test, the spread over levels, a new level, and signs that reverse.
+
+    Without records the noise is only known to lie between none and that of the number of examples. A difference is then
+    claimed only if it is there at both ends: the p-value is the larger one.
+    """
+    pairs = list(dict.fromkeys(pair for cluster in clusters for pair in cluster.observed))
+    rows = []
+    for pair in pairs:
+        if not shares_examples(*pair, overlapping or {}):
+            rows += _compare_pair(pair, clusters, level, draws)
+    found = pd.DataFrame(rows)
+    if len(found):
+        for name in ("p_val", "p_reversal"):
+            adjusted = holm(found[name].to_numpy(float))
+            found["p_holm" if name == "p_val" else "p_reversal_holm"] = adjusted
+    return found
+
+
+def _compare_pair(pair: Pair, clusters: Sequence[ClusterValues], level: float, draws: int) -> list[dict[str, Any]]:
+    measured = all(cluster.measured for cluster in clusters)
+    ends = {"observed": _units_of(pair, clusters, "observed"), "corrected": _units_of(pair, clusters, "corrected")}
+    shown = ends["corrected" if measured else "observed"]
+    if len(shown) < 2:
+        return []
+    tested = {end: {name: v for name, v in units.items() if v.units >= TESTED} for end, units in ends.items()}
+    p_vals = {end: effects.welch(list(units.values())).p_val for end, units in tested.items()}
+    p_val = p_vals["corrected"] if measured else _larger(*p_vals.values())
+    used = tested["corrected" if measured else "observed"]
+    used = used if len(used) > 1 else {name: v for name, v in shown.items() if v.units >= FEWEST}
+    if not used:
+        return []
+    spread = effects.random_effects(list(used.values()), level=level, draws=draws)
+    reversal = _reversal(ends, measured, level)
+    return [
+        {
+            "a": pair[0],
+            "b": pair[1],
+            "levels": len(used),
+            "fewest_units": min(sample.units for sample in used.values()),
+            "r": np.tanh(spread.mean),
+            **_limits("low", "high", np.tanh(spread.mean_interval)),
+            "tau": spread.tau,
+            **_limits("tau_low", "tau_high", spread.tau_interval),
+            **_limits("predicted_low", "predicted_high", np.tanh(spread.prediction)),
+            "other_sign": spread.other_sign,
+            **_limits("other_sign_low", "other_sign_high", spread.other_sign_interval),
+            "p_val": p_val,
+            "p_observed": p_vals["observed"],
+            "p_corrected": p_vals["corrected"],
+            **reversal,
+            "corrected_by": "records" if measured else "range",
+            "left_out": len(clusters) - len(used),
+        }
+    ]
+
+
+def _limits(low: str, high: str, values: Any) -> dict[str, float]:
+    return {low: float(values[0]), high: float(values[1])}
+
+
+def _units_of(pair: Pair, clusters: Sequence[ClusterValues], end: str) -> dict[str, Sample]:
+    every = {cluster.name: getattr(cluster, end).get(pair) for cluster in clusters}
+    return {name: sample for name, sample in every.items() if sample is not None and np.isfinite(sample.square)}
+
+
+def _larger(*p_values: float) -> float:
+    """The larger of all ends; nan where one is not known."""
+    return float(np.max(p_values))
+
+
+def _reversal(ends: Mapping[str, Mapping[str, Sample]], measured: bool, level: float) -> dict[str, Any]:
+    """Signs that reverse: at both ends where the noise is only known to lie between them."""
+    p_values, above, below = [], set[str](), set[str]()
+    for place, end in enumerate(("corrected",) if measured else ("corrected", "observed")):
+        names = [name for name, sample in ends[end].items() if sample.units >= DESCRIPTIVE]
+        found = effects.sign_reversal([ends[end][name] for name in names], level=level)
+        p_values.append(found.p_val)
+        up, down = {names[i] for i in found.above}, {names[i] for i in found.below}
+        above, below = (above & up, below & down) if place else (up, down)
+    return {
+        "p_reversal": _larger(*p_values),
+        "above": ", ".join(sorted(above)),
+        "below": ", ".join(sorted(below)),
+    }
+
+
+def _level_rows(clusters: Sequence[ClusterValues], level: float) -> pd.DataFrame:
+    """Estimate and interval of every level, for the forest."""
+    rows = []
+    for cluster in clusters:
+        end = cluster.corrected if cluster.measured else cluster.observed
+        for pair, sample in end.items():
+            corrected = cluster.corrected.get(pair)
+            rows.append(
+                {
+                    "level": cluster.name,
+                    "a": pair[0],
+                    "b": pair[1],
+                    "r": np.tanh(sample.mean),
+                    **_limits("low", "high", np.tanh(sample.interval(level))),
+                    "r_corrected": float("nan") if corrected is None else np.tanh(corrected.mean),
+                    "units": sample.units,
+                    "effective_units": sample.effective,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+# in words
+
+
+def _sentence(found: pd.DataFrame, clusters: Sequence[ClusterValues], across: str, stratum: Mapping[str, str]) -> str:
+    noun = _noun(across)
+    where = f" ({_where(stratum)})" if stratum else ""
+    p_values = found["p_val"].to_numpy(float)
+    omnibus = float(found["p_holm"].min())
+    asked = f"Depends on the {noun}{where}"
+    if not np.isfinite(omnibus):
+        return f"{asked}: cannot be told. {_untested(found, clusters, noun)}"
+    tested = int(np.isfinite(p_values).sum())
+    of = "" if tested == len(found) else f" of {len(found)}"
+    basis = f"{_levels(found, noun)} and {tested}{of} pairs that could be tested"
+    if omnibus < SIGNIFICANT:
+        return f"{asked}: yes. {_differ(found, noun, basis, omnibus)}"
+    if float(found["tau_high"].max()) < SMALL:
+        return (
+            f"{asked}: no. With {basis}, no difference was found (all pairs together p {_p(omnibus)}), and the sd of "
+            f"Fisher's z over {noun}s is below {SMALL} in every pair."
+        )
+    return f"{asked}: cannot be told. {_open(found, noun, basis, omnibus, clusters)}"
+
+
+def _p(value: float) -> str:
+    return "< .001" if value < 0.001 else f"= {value:.3f}".replace("0.", ".")
+
+
+def _levels(found: pd.DataFrame, noun: str) -> str:
+    low, high = int(found["levels"].min()), int(found["levels"].max())
+    many = counted(high, noun) if low == high else f"{low} to {counted(high, noun)}"
+    return f"{many} of {int(found['fewest_units'].min())} or more independent units"
+
+
+def _untested(found: pd.DataFrame, clusters: Sequence[ClusterValues], noun: str) -> str:
+    if np.isfinite(found["p_observed"].to_numpy(float)).any():
+        return (
+            f"Noise of the test sets is not known (records, or n with accuracies in 0..1, would tell), and unequal "
+            f"noise alone makes correlations differ between {noun}s."
+        )
+    counts = sorted({sample.units for cluster in clusters for sample in cluster.observed.values()})
+    span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return (
+        f"A {noun} has {span} independent units here, and a test needs {TESTED} of each of two or more {noun}s: what "
+        "is shown is descriptive."
+    )
+
+
+def _differ(found: pd.DataFrame, noun: str, basis: str, omnibus: float) -> str:
+    clear = found[found["p_holm"] < SIGNIFICANT].sort_values("p_val")
+    names = [
+        f"{row['a']} ~ {row['b']} (a new {noun}: {row['predicted_low']:+.2f} to {row['predicted_high']:+.2f})"
+        for row in clear.to_dict("records")
+    ]
+    verb = "carries" if len(clear) == 1 else "carry"
+    text = (
+        f"With {basis}, correlations differ between {noun}s (all pairs together p {_p(omnibus)}); "
+        f"{counted(len(clear), 'pair')} {verb} it (5 % level, adjusted for testing all pairs): {several(names)}."
+    )
+    turned = found[found["p_reversal_holm"] < SIGNIFICANT]
+    if turned.empty:
+        return f"{text} Whether a sign reverses is not shown for any pair."
+    signs = [
+        f"{row['a']} ~ {row['b']} (above 0 in {several(row['above'].split(', '), 3)};"
+        f" below in {several(row['below'].split(', '), 3)})"
+        for row in turned.to_dict("records")
+    ]
+    return f"{text} The sign reverses in {counted(len(turned), 'pair')}: {several(signs)}."
+
+
+def _open(found: pd.DataFrame, noun: str, basis: str, omnibus: float, clusters: Sequence[ClusterValues]) -> str:
+    spread = float(found["tau_high"].median())
+    text = (
+        f"With {basis}, no difference between {noun}s was found (all pairs together p {_p(omnibus)}), but an sd of"
+        f" Fisher's z over {noun}s of up to {spread:.2f} (median pair) is not excluded."
+    )
+    spreads = [sample.units * sample.square for cluster in clusters for sample in cluster.observed.values()]
+    ratio = SMALL / float(np.sqrt(np.nanmedian(spreads)))
+    needed = effects.units_needed(ratio, int(found["levels"].median()))
+    wanted = f"about {needed} units per {noun}" if needed else f"more {noun}s"
+    return f"{text} To find an sd of {SMALL} in a pair in 80 % of studies would take {wanted}."

@@ -1,0 +1,94 @@
+"""How many runs: predicted widths against those of runs that were not in the pilot."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from conftest import oodles
+from oodles.api.findings import findings
+from oodles.api.plan import plan
+from oodles.errors import DataError
+from oodles.stats.clusters import Scores
+from oodles.stats.correlate import partial_correlations
+from oodles.stats.longtable import check_table
+from oodles.stats.planning import Assumed, Precision, assumed_runs, pilot_precisions
+from test_correlate import simulated
+
+
+def held_out(name: str, within: str, pilot: int, later: int, draws: int) -> float:
+    """Predicted over realised half widths, mean over pairs and draws; runs are the units."""
+    finding = findings()[name]
+    table = finding.table()
+    if finding.test_sets:
+        table = table[table["test_set"].isin([*finding.test_sets, "mnli"])]
+    runs = table["run"].unique()
+    draw = np.random.default_rng(0)
+    ratios = []
+    for _ in range(draws):
+        chosen = draw.permutation(runs)
+        own = check_table(table[table["run"].isin(chosen[:pilot])])[0]
+        scores = Scores(table=own, by=(), ways=(within,))
+        predicted = {pair: one.half_width(later) for _, _, pair, one in pilot_precisions(scores)}
+        others = table[table["run"].isin(chosen[pilot : pilot + later])]
+        found = partial_correlations(others, by=(), within=within).table.set_index(["a", "b"])
+        realised = (found["high"] - found["low"]) / 2
+        known = [pair for pair in predicted if np.isfinite(realised.get(pair, np.nan))]
+        assert len(known) > 10
+        ratios.append(np.mean([predicted[pair] for pair in known]) / np.mean([realised[pair] for pair in known]))
+    return float(np.mean(ratios))
+
+
+@pytest.mark.parametrize(
+    ("name", "within", "pilot", "later"), [("bert-hans", "pooled", 40, 60), ("pythia", "run", 12, 20)]
+)
+def test_predicted_widths_are_those_of_runs_that_were_not_in_the_pilot(
+    name: str, within: str, pilot: int, later: int
+) -> None:
+    assert held_out(name, within, pilot, later, draws=6) == pytest.approx(1.0, abs=0.15)
+
+
+def test_the_width_shrinks_with_runs_and_the_number_of_runs_gives_the_width() -> None:
+    one = Precision(r=0.3, variance=0.4, units=9)
+    runs = int(one.runs(0.2))
+    assert one.half_width(runs) <= 0.2 < one.half_width(runs - 1)
+    low, high = one.runs_range(0.2)
+    assert low < runs < high
+    assert Precision(r=0.3, variance=1e9, units=9).runs(0.2) == np.inf
+
+
+def test_assumptions_agree_with_the_simulated_table() -> None:
+    """Runs for a half width of .2 at residual sd .025, memory .1 and .3: the design's simulation."""
+    for memory, spread, steps, wanted in (
+        (0.1, 0.0, 20, 15),
+        (0.1, 0.0, 60, 12),
+        (0.1, 0.3, 60, 21),
+        (0.3, 0.3, 60, 32),
+    ):
+        found = assumed_runs(Assumed(memory=memory, spread=spread, steps=steps, examples=3200), 0.2)
+        assert found == pytest.approx(wanted, rel=0.35)
+
+
+def test_more_examples_help_the_correlation_without_noise() -> None:
+    one = Precision(r=0.2, variance=0.3, units=9, steps=20, memory=0.1, reliability=(0.5, 0.5))
+    more = one.changed(examples=4.0)
+    assert more.runs(more.without_noise(0.2)) < one.runs(one.without_noise(0.2))
+    assert one.changed(steps=3.0).variance < one.variance
+
+
+def test_plan_on_the_command_line(tmp_path) -> None:
+    simulated(runs=6).to_csv(tmp_path / "pilot.csv", index=False)
+    told = oodles("plan", "--pilot", tmp_path / "pilot.csv", "--half-width", ".2").stdout
+    assert "a half width of 0.2 takes" in told
+    found = json.loads(oodles("plan", "--pilot", tmp_path / "pilot.csv", "--json").stdout)
+    assert {"a", "b", "runs", "runs_low", "runs_high"} <= set(found["plan"][0])
+    refused = oodles("plan", "--half-width", "2")
+    assert refused.returncode == 2
+    assert "--half-width 2: expected a number between 0 and 1" in refused.stderr
+
+
+def test_one_run_is_no_pilot() -> None:
+    with pytest.raises(DataError, match="two or more independent runs"):
+        plan(simulated(runs=1), 0.2)
