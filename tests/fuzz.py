@@ -188,7 +188,8 @@ def options(rng: random.Random) -> list[str]:
 
 
 def read_a_table(path: Path) -> None:
-    from oodles.stats.longtable import check_table, read_table
+    from oodles.imports.tables import read_table
+    from oodles.stats.longtable import check_table
 
     check_table(read_table(path))
 
@@ -813,8 +814,8 @@ def make_base(base: Path) -> None:
     """What the inputs of some kinds are damaged copies of."""
     import pandas as pd
 
+    from oodles.imports.tables import read_table
     from oodles.stats.analysis import analyse_table, write_results
-    from oodles.stats.longtable import read_table
     from oodles.store.archive import pack
 
     base_runs(base / "runs")

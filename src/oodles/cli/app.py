@@ -15,6 +15,7 @@ from rich.markup import escape
 from oodles import __version__
 from oodles.cli.analyse import analyse, report
 from oodles.cli.findings import findings
+from oodles.cli.imports import import_
 from oodles.cli.runs import demo, pack, run, status
 from oodles.cli.score import score
 from oodles.cli.suites import check, fetch, models, suites
@@ -37,7 +38,7 @@ VERBS: dict[str, list[Callable[..., None]]] = {
     "Try it": [demo, findings],
     "Prepare": [suites, models, fetch, check],
     "Run": [run, status, score],
-    "Read the results": [analyse, report, pack],
+    "Read the results": [analyse, report, import_, pack],
 }
 
 
