@@ -207,7 +207,7 @@ def _about_set(name: str, rows: pd.DataFrame) -> dict[str, Any]:
     roles = set(rows["role"].dropna()) if "role" in rows.columns else set()
     role = ", ".join(sorted(map(str, roles))) or ("in_domain" if trained else "")
     n = int(rows["n"].max()) if "n" in rows.columns and rows["n"].notna().any() else None
-    low, high = rows["value"].min(), rows["value"].max()
+    low, high = float(rows["value"].min()), float(rows["value"].max())
     return {"name": name, "role": role, "n": n, "runs": int(rows["run"].nunique()), "low": low, "high": high}
 
 
@@ -215,7 +215,7 @@ def _next_command(sets: Sequence[dict[str, Any]], metric: str, paths: Sequence[s
     """`oodles analyse` with what it needs; the in-domain set is the one with the highest score where nobody says."""
     words = ["oodles", "analyse", *(paths if len(paths) <= 3 else [*paths[:1], "..."]), *told]
     if not any("in_domain" in one["role"] for one in sets) and sets:
-        best = max(sets, key=lambda one: one["high"] if metric in GUESSABLE else one["runs"])
+        best = max(sets, key=lambda one: (one["runs"], np.nan_to_num(one["high"]) if metric in GUESSABLE else 0))
         words += ["--in-domain", best["name"]]
     if metric != "accuracy":
         words += ["--metric", metric]

@@ -6,6 +6,7 @@ What a user says comes first, then what the config says; what nobody says stays 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ CONFIG = {  # where trackers and trainers keep it, the surest first
     "shots": ("shots", "shot", "num_shots", "n_shots", "max_train_samples", "max_samples"),
     "seed": ("seed", "random_seed", "train_seed"),
 }
+STEP = re.compile(r"(?:^|[/_.=-])(?:checkpoint|global_step|step|iter)[-_]?(\d{1,15})(?=$|[/_.-])")
 EXAMPLE = "--names '{model}_{train_set}_{seed}_{shots}'"
 
 
@@ -84,6 +86,30 @@ def read_maps(options: Options) -> RunMap:
             columns[name.strip()] = source.strip()
     names = template(options.names, KINDS, "--names") if options.names is not None else None
     return RunMap(columns=columns, runs=runs, names=names, pattern=options.names or "")
+
+
+def place_of(name: str, revision: object, notes: list[str]) -> tuple[str, int]:
+    """The run and the step that a model's name and revision speak of; step 0, and a note, where they do not.
+
+    >>> place_of("EleutherAI/pythia-70m", "step1000", []), place_of("out/run1/checkpoint-250", None, [])
+    (('EleutherAI/pythia-70m', 1000), ('out/run1', 250))
+    """
+    for text in (str(revision or ""), name):
+        found = list(STEP.finditer(text))
+        if found:
+            left = (text[: found[-1].start()] + text[found[-1].end() :]).strip("/_-. ")
+            return (left or name) if text is name else name, int(found[-1][1])
+    notes.append("no step in the model's name or revision: such models have one checkpoint, at step 0")
+    return name, 0
+
+
+def told_apart(named: Sequence[tuple[str, str]], notes: list[str]) -> list[str]:
+    """Names of runs, from pairs of name and id: a name that several runs have gets the id as well."""
+    counts = Counter(name for name, _ in named)
+    twins = [name for name, count in counts.items() if count > 1]
+    if twins:
+        notes.append(f"{counts[twins[0]]} runs are named '{shown(twins[0])}': their ids are added to the names")
+    return [name if counts[name] == 1 else f"{name}-{identity}" for name, identity in named]
 
 
 def untold(abouts: Iterable[Mapping[str, Any]]) -> list[str]:

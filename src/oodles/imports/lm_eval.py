@@ -18,12 +18,12 @@ import pandas as pd
 from oodles.errors import DataError, first_line
 from oodles.imports.contract import Imported, Options
 from oodles.imports.found import files_below
-from oodles.imports.logs import Score, as_number, as_step, from_scores
+from oodles.imports.identity import place_of
+from oodles.imports.logs import Score, as_number, from_scores
 from oodles.shapes import ANY, load_json, misfit
 
 NAME = "lm-eval"
 SHAPE: Mapping[str, Any] = {"results": {...: ANY}}
-STEP = re.compile(r"(?:^|[/_.=-])(?:checkpoint|global_step|step|iter)[-_]?(\d+)(?=$|[/_.-])")
 SAMPLES = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)")
 DATE = re.compile(r"results_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)")
 NOT_METRICS = ("name", "alias", "sample_len", "sample_count", " ")
@@ -63,7 +63,7 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
         if value is None:
             continue
         config = _config(value)
-        run, step = place_of(config, file, notes)
+        run, step = _place(config, file, notes)
         configs.setdefault(run, {}).update(config)
         scores += _scores(value, run, step, file)
         samples += [(one, run, step) for one in _samples_of(file)]
@@ -119,21 +119,13 @@ def _config(value: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, "model_name": name} if isinstance(name, str) and name else kept
 
 
-def place_of(config: Mapping[str, Any], file: Path, notes: list[str]) -> tuple[str, int]:
-    """The run and the step that a model's name and revision speak of."""
+def _place(config: Mapping[str, Any], file: Path, notes: list[str]) -> tuple[str, int]:
+    """The run and the step of the model that was evaluated."""
     name = str(config.get("model_name") or "")
     if not name:
         name = file.parent.name if DATE.match(file.stem) else file.stem
         notes.append(f"{file.name}: no model is named in it: the run is named after the file or its folder")
-    revision = config.get("revision") or config.get("model_revision")
-    for text, rest in ((str(revision or ""), name), (name, None)):
-        found = list(STEP.finditer(text))
-        if found:
-            step = as_step(int(found[-1][1]), str(file))
-            left = text[: found[-1].start()] + text[found[-1].end() :]
-            return (rest if rest is not None else left.strip("/_-. ") or name), step
-    notes.append("no step in the model's name or revision: such models have one checkpoint, at step 0")
-    return name, 0
+    return place_of(name, config.get("revision") or config.get("model_revision"), notes)
 
 
 def _scores(value: Mapping[str, Any], run: str, step: int, file: Path) -> Iterator[Score]:

@@ -106,8 +106,9 @@ def from_scores(
     notes: Iterable[str] = (),
 ) -> Imported:
     """Scores whose test sets and metrics the tool names, as a long table."""
+    notes = tuple(notes)
     if not scores:
-        raise DataError(f"{where}: no score in it; expected results of test sets")
+        raise DataError(f"{where}: no score in it; {notes[0] if notes else 'expected results of test sets'}")
     maps = read_maps(options)
     maps.check_runs(configs)
     names = ("run", "step", "test_set", "metric", "value", "n", "stderr", "slice_of", "origin")

@@ -17,7 +17,10 @@ from oodles.imports.contract import Imported, Importer, Options
 from oodles.imports.found import look_again
 from oodles.stats.longtable import SOURCE
 
-BUILT_IN = ("wandb_api", "trainer", "tensorboard", "lm_eval", "wandb_files", "tables")
+BUILT_IN = (
+    *("wandb_api", "trainer", "tensorboard", "lm_eval", "lighteval", "helm", "inspect_logs"),
+    *("wandb_files", "mlflow", "trackio", "tables"),
+)
 GROUP = "oodles.importers"  # of entry points: name -> an object with NAME, recognise and read
 PRESETS: Mapping[str, Mapping[str, str]] = {
     "paper": {"names": "{model}_{train_set}_{seed}_{shots}", "keys": "eval/{test_set}_{metric}"},

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 from oodles.errors import DataError, first_line
 from oodles.imports.contract import Imported, Options
 from oodles.imports.found import files_below
+from oodles.imports.identity import told_apart
 from oodles.imports.logs import Log, as_number, as_step, from_logs
 from oodles.imports.wire import as_float, fields, signed
 
@@ -61,14 +61,11 @@ def from_histories(
     name: str, runs: Sequence[History], options: Options, where: str, notes: Sequence[str] = ()
 ) -> Imported:
     """Histories as a long table; runs of one name are told apart by their ids."""
-    names, told = Counter(run.name for run in runs), list(notes)
-    logs = []
-    for run in runs:
-        called = run.name if names[run.name] == 1 else f"{run.name}-{run.id}"
-        logs.append(replace(log_of(run, where, told), run=called))
-    twins = [called for called, count in names.items() if count > 1]
-    told += [f"{names[twins[0]]} runs are named '{twins[0]}': their ids are added to the names"] if twins else []
-    return from_logs(name, logs, options, where, tuple(dict.fromkeys(told)))
+    told = list(notes)
+    logs = [log_of(run, where, told) for run in runs]
+    names = told_apart([(run.name, run.id) for run in runs], told)
+    renamed = [replace(log, run=called) for log, called in zip(logs, names, strict=True)]
+    return from_logs(name, renamed, options, where, tuple(dict.fromkeys(told)))
 
 
 def log_of(run: History, where: str, notes: list[str]) -> Log:
