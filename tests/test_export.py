@@ -30,7 +30,17 @@ SHAPE = {
             source_organization_name=TEXT,
             evaluator_relationship={"enum": ["first_party", "third_party", "collaborative", "other"]},
         ),
-        model_info=record_of(name=TEXT, id=TEXT, additional_details={"type": "object", "additionalProperties": TEXT}),
+        model_info=record_of(
+            name=TEXT,
+            id=TEXT,
+            additional_details={
+                **record_of(
+                    deployment_type={"enum": ["self_deployed", "externally_managed", "unknown"]},
+                    model_availability={"enum": ["open_weights", "closed_weights", "unknown"]},
+                ),
+                "additionalProperties": TEXT,
+            },
+        ),
         eval_library=record_of(name=TEXT, version=TEXT),
         evaluation_results={
             "type": "array",

@@ -1,4 +1,4 @@
-"""MLflow, trackio and Inspect, from files that they wrote (fixtures/make_trackers.py); lighteval and HELM, simulated."""
+"""MLflow, trackio, Inspect: files that they wrote (fixtures/make_trackers.py). lighteval, HELM: simulated."""
 
 from __future__ import annotations
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import subprocess
 import sys
 import types
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,48 +18,27 @@ import oodles as oo
 from oodles.errors import ConfigError, DataError, MissingExtraError
 from scores import same, same_correlations, study
 
-WRITER = """
-import json, sys, wandb
-for run in json.load(open(sys.argv[1])):
-    live = wandb.init(project="p", name=run["name"], config=run["config"], dir=sys.argv[2], mode="offline")
-    for row in run["rows"]:
-        live.log(row)
-    live.finish()
-"""
+FIXTURES = Path(__file__).parent / "fixtures"
+sys.path.append(str(FIXTURES))
+from make_wandb import rows_of, runs_of  # noqa: E402
+
+ARCHIVE = FIXTURES / "wandb.zip"
 
 
-def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """As the Trainer's callback logs them: a row per set, and rows of training between them."""
-    rows: list[dict[str, Any]] = []
-    for step, own in table.groupby("step"):
-        rows.append({"train/loss": 0.3, "train/global_step": step})
-        for test_set, value in zip(own["test_set"], own["value"], strict=True):
-            rows.append(
-                {f"eval/{test_set}_accuracy": value, f"eval/{test_set}_runtime": 1.0, "train/global_step": step}
-            )
-    return rows
-
-
-def runs_of(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {"name": str(run), "id": f"id{number}", "state": "finished", "config": {"seed": number}, "rows": rows_of(own)}
-        for number, (run, own) in enumerate(table.groupby("run"))
-    ]
-
-
-@pytest.fixture(scope="module")
-def offline(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("wandb", reason="run files are written by wandb itself")
+@pytest.fixture(scope="module", params=["kept", "written now"])
+def offline(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run files in the fixtures; where wandb is installed, also those that it writes now."""
     folder = tmp_path_factory.mktemp("wandb")
-    (folder / "runs.json").write_text(json.dumps(runs_of(study())))
-    done = subprocess.run(
-        [sys.executable, "-c", WRITER, folder / "runs.json", folder],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "WANDB_MODE": "offline", "WANDB_SILENT": "true"},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    if request.param == "kept":
+        with zipfile.ZipFile(ARCHIVE) as archive:
+            archive.extractall(folder)
+    else:
+        pytest.importorskip("wandb", reason="wandb writes the files")
+        path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+        env = {**os.environ, "WANDB_MODE": "offline", "PYTHONPATH": path}
+        command = [sys.executable, str(FIXTURES / "make_wandb.py"), str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+        assert done.returncode == 0, done.stderr[-3000:]
     return folder / "wandb"
 
 

@@ -31,6 +31,7 @@ from oodles.store.table import DamageWarning, read_runs
 FORMATS = ("csv", "parquet", "every-eval-ever", "wandb")
 SCHEMA = "0.3.0"  # of Every Eval Ever
 LOWER = ("loss", "perplexity", "ppl", "brier", "ece")  # metrics that are better the lower they are
+UNKNOWN = {"deployment_type": "unknown", "model_availability": "unknown"}  # which that format requires
 SHARES = ("accuracy", "balanced_accuracy", "f1", "auc", "exact_match", "acc_norm")
 
 
@@ -99,7 +100,7 @@ def _records(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
                 "evaluator_relationship": "other",
             },
             "eval_library": {"name": "oodles", "version": __version__},
-            "model_info": {"name": model, "id": model, "additional_details": details},
+            "model_info": {"name": model, "id": model, "additional_details": {**UNKNOWN, **details}},
             "evaluation_results": [_result(row) for row in rows.to_dict("records")],
         }
 
@@ -157,9 +158,8 @@ def _to_wandb(table: pd.DataFrame, out: Path) -> list[Path]:
             )
             for step, own in rows.groupby("step", sort=True):
                 keys = "eval/" + own["test_set"] + "_" + own["metric"]
-                live.log(
-                    {**dict(zip(keys, map(float, own["value"]), strict=True)), "train/global_step": int(str(step))}
-                )
+                scores = dict(zip(keys, map(float, own["value"]), strict=True))
+                live.log({**scores, "train/global_step": int(str(step))})
             live.finish()
         made = sorted((Path(scratch) / "wandb").glob("offline-run-*"))
         out.mkdir(parents=True, exist_ok=True)
