@@ -161,6 +161,7 @@ def _to_wandb(table: pd.DataFrame, out: Path) -> list[Path]:
                 scores = dict(zip(keys, map(float, own["value"]), strict=True))
                 live.log({**scores, "train/global_step": int(str(step))})
             live.finish()
+        wandb.teardown()  # only now every file is whole
         made = sorted((Path(scratch) / "wandb").glob("offline-run-*"))
         out.mkdir(parents=True, exist_ok=True)
         return [Path(shutil.copytree(folder, out / folder.name)) for folder in made]

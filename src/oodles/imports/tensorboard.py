@@ -18,7 +18,7 @@ import numpy as np
 from oodles.errors import DataError, first_line
 from oodles.imports.contract import Imported, Options
 from oodles.imports.found import files_below, run_names
-from oodles.imports.logs import Log, from_logs
+from oodles.imports.logs import Log, as_step, from_logs
 from oodles.imports.wire import as_float, crc32c, fields, signed
 
 NAME = "tensorboard"
@@ -97,7 +97,7 @@ def _read_events(file: Path, notes: list[str]) -> _Events:
     for number, record in enumerate(_records(data, file, notes), start=1):
         try:
             _add(record, found, known)
-        except (ValueError, struct.error, UnicodeDecodeError) as error:
+        except (ValueError, struct.error, TypeError, AttributeError) as error:  # a field of another kind
             raise DataError(f"{file} event {number}: {first_line(error)}; expected an event of TensorBoard") from None
     return found
 
@@ -161,7 +161,7 @@ def _add(record: bytes, found: _Events, known: dict[bytes, str]) -> None:
         if number == 1 and not found.began:
             found.began = as_float(value)
         elif number == 2:
-            step = signed(value)
+            step = as_step(signed(value), "event")
         elif number == 5:
             summary = value
     if summary is None:

@@ -103,7 +103,7 @@ def _read_run(file: Path, notes: list[str]) -> History:
     try:
         for record in _records(data, file, notes):
             _add(record, run)
-    except (ValueError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError, TypeError, AttributeError) as error:  # a field of another kind
         raise DataError(f"{file}: {first_line(error)}; expected what wandb writes") from None
     run.name = run.name or run.id
     return run

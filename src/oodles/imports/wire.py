@@ -75,7 +75,7 @@ def crc32c(pieces: list[bytes]) -> Any:
     """CRC-32C (Castagnoli) of many pieces at once, as an array; masked as TensorFlow's records and LevelDB's have it.
 
     >>> hex(crc32c([b"123456789"])[0])  # the check value e3069283, turned and shifted
-    '0xc78aec0d'
+    '0xc78ab0e5'
     """
     lengths = np.array([len(piece) for piece in pieces])
     found = np.zeros(len(pieces), dtype=np.uint32)
