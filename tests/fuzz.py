@@ -188,7 +188,8 @@ def options(rng: random.Random) -> list[str]:
 
 
 def read_a_table(path: Path) -> None:
-    from oodles.stats.longtable import check_table, read_table
+    from oodles.imports.tables import read_table
+    from oodles.stats.longtable import check_table
 
     check_table(read_table(path))
 
@@ -653,6 +654,161 @@ def packed(rng: random.Random, folder: Path, base: Path) -> Case:
     return Case(read, ["analyse", str(path)])
 
 
+# other tools' files
+
+
+def import_some(path: Path, kind: str) -> None:
+    """As a user who names the format; as one who does not."""
+    from oodles.api.imports import import_scores
+
+    import_scores(path, format=kind)
+
+
+def wide_tables(rng: random.Random, folder: Path, base: Path) -> Case:
+    """A column per test set, in any of the ways people write numbers."""
+    names = rng.sample(["snli", "hans_acc", "eval/rte_f1", "anli", "lr", "loss", "Name", "x y", "", "a" * 300], 5)
+    decimal, mark = rng.choice([".", ".", ","]), rng.choice(["", "", "%", " %"])
+    rows: list[dict[str, Any]] = []
+    for run in range(rng.choice([1, 3, 6])):
+        for step in range(rng.choice([1, 3])):
+            row: dict[str, Any] = {rng.choice(["run", "run", "Run", "model"]): f"r{run}", "step": step}
+            for name in names:
+                row[name] = f"{rng.random() * rng.choice([1, 1, 100]):.3f}".replace(".", decimal) + mark
+            rows.append(row)
+    path = folder / rng.choice(["t.csv", "t.tsv", "t.txt", "t.jsonl", "t.json"])
+    rows = spoil_rows(rng, rows, CELLS)
+    if path.suffix == ".jsonl":
+        path.write_text("\n".join(json.dumps(row) for row in rows))
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(rows))
+    else:
+        path.write_bytes(as_csv(rng, rows))
+    if rng.random() < 0.25:
+        path.write_bytes(spoil_bytes(rng, path.read_bytes()))
+    return Case(lambda: import_some(path, "table"), ["import", "--inspect", str(path), *options_of_import(rng)])
+
+
+def options_of_import(rng: random.Random) -> list[str]:
+    known = {
+        "--map": ["run=Name", "run=row", "step=lr", "x", "=", "a=b,c=d", "run=", str(HERE)],
+        "--names": ["{model}_{seed}", "{run}", "{", "x", "", "{model}{model}"],
+        "--keys": ["eval/{test_set}_{metric}", "{test_set}", "{metric}", "", "{x"],
+        "--in-domain": ["snli", "hans_acc", "x", ""],
+        "--test-set": ["hans", "x"],
+        "--format": ["table", "trainer", "x", ""],
+        "--preset": ["paper", "x"],
+    }
+    return [word for name, values in known.items() if rng.random() < 0.08 for word in (name, rng.choice(values))]
+
+
+def json_of(name: str, kind: str) -> Make:
+    """A JSON file of a tool in which something is not as it should be."""
+
+    def make(rng: random.Random, folder: Path, base: Path) -> Case:
+        path = folder / name
+        value = json.loads((base / "logs" / kind).read_text())
+        for _ in range(rng.choice([1, 1, 3])):
+            value = spoil_json(rng, value)
+        path.write_text(json.dumps(value))
+        if rng.random() < 0.2:
+            spoil_file(rng, path)
+        return Case(lambda: import_some(path, kind), ["import", "--inspect", str(path), *options_of_import(rng)])
+
+    return make
+
+
+def event_files(rng: random.Random, folder: Path, base: Path) -> Case:
+    """TensorBoard's records; most damage is done inside them, with checksums that agree."""
+    import struct
+
+    from oodles.imports.wire import crc32c
+
+    bodies = []
+    for step in range(4):
+        tag = rng.choice([b"eval/hans_accuracy", b"eval/snli_accuracy", b"x", b"\xff"])
+        value = b"\x0a" + bytes([len(tag)]) + tag + b"\x15" + struct.pack("<f", rng.random())
+        summary = b"\x0a" + bytes([len(value)]) + value
+        body = b"\x09" + struct.pack("<d", 1.0) + b"\x10" + bytes([step]) + b"\x2a" + bytes([len(summary)]) + summary
+        bodies.append(spoil_bytes(rng, body) if rng.random() < 0.3 else body)
+    data = b""
+    for body in bodies:
+        head = struct.pack("<Q", len(body))
+        data += head + struct.pack("<I", crc32c([head])[0]) + body + struct.pack("<I", crc32c([body])[0])
+    path = folder / "events.out.tfevents.1.host"
+    path.write_bytes(spoil_bytes(rng, data) if rng.random() < 0.4 else data)
+    return Case(lambda: import_some(path, "tensorboard"), ["import", "--inspect", str(path)])
+
+
+def wandb_files(rng: random.Random, folder: Path, base: Path) -> Case:
+    """wandb's records, framed anew after they were damaged."""
+    import struct
+    import zlib
+
+    from oodles.imports.wandb_files import _records
+
+    source = base / "logs" / "run-x.wandb"
+    data, whole = source.read_bytes()[:7], list(_records(source.read_bytes(), source, []))
+    for body in rng.sample(whole, min(8, len(whole))):
+        body = spoil_bytes(rng, body) if rng.random() < 0.3 else body
+        data += struct.pack("<IHB", zlib.crc32(b"\x01" + body), len(body), 1) + body
+    path = folder / "run-y.wandb"
+    path.write_bytes(spoil_bytes(rng, data) if rng.random() < 0.4 else data)
+    return Case(lambda: import_some(path, "wandb"), ["import", "--inspect", str(path)])
+
+
+def databases(rng: random.Random, folder: Path, base: Path) -> Case:
+    """Trackers' databases: damaged bytes, or cells of another kind."""
+    import sqlite3
+
+    kind = rng.choice(["mlflow", "trackio"])
+    path = folder / "x.db"
+    shutil.copyfile(base / "logs" / f"{kind}.db", path)
+    if rng.random() < 0.5:
+        path.write_bytes(spoil_bytes(rng, path.read_bytes()))
+    else:
+        with contextlib.closing(sqlite3.connect(path)) as database, contextlib.suppress(sqlite3.Error, OverflowError):
+            database.execute("PRAGMA ignore_check_constraints = 1")
+            columns = ["value", "step", "key", "run_uuid"] if kind == "mlflow" else ["metrics", "step", "run_name"]
+            values = [None, -1, 1.5, "x", b"\xff", 2**62, float("inf"), "{}", "[1]", '{"eval/a_accuracy": "x"}']
+            column, value = rng.choice(columns), rng.choice(values)
+            database.execute(f"UPDATE metrics SET {column} = ? WHERE rowid % 3 = 0", (value,))
+            database.commit()
+    return Case(lambda: import_some(path, kind), ["import", "--inspect", str(path)])
+
+
+def inspect_logs(rng: random.Random, folder: Path, base: Path) -> Case:
+    path = folder / "x.eval"
+    whole = (base / "logs" / "x.eval").read_bytes()
+    if rng.random() < 0.4:
+        path.write_bytes(spoil_bytes(rng, whole))
+    else:
+        from oodles.imports.inspect_logs import _read_archive
+
+        header, samples = _read_archive(base / "logs" / "x.eval")
+        with zipfile.ZipFile(path, "w", rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])) as archive:
+            archive.writestr("header.json", json.dumps(spoil_json(rng, header)))
+            archive.writestr("summaries.json", json.dumps(spoil_json(rng, samples)))
+    return Case(lambda: import_some(path, "inspect"), ["import", "--inspect", str(path)])
+
+
+def base_logs(folder: Path) -> None:
+    """One sound file of each tool."""
+    folder.mkdir()
+    rows = [{"step": s, "epoch": 1.0, "eval_hans_accuracy": 0.5, "eval_hans_runtime": 1.0} for s in range(3)]
+    (folder / "trainer").write_text(json.dumps({"global_step": 3, "log_history": rows}))
+    fixtures = HERE / "fixtures"
+    shutil.copyfile(next(iter(sorted((fixtures / "lm_eval").rglob("results_*.json")))), folder / "lm-eval")
+    made = {"config_general": {"model_name": "a/step5"}, "results": {"x|0": {"acc": 0.5, "acc_stderr": 0.1}}}
+    (folder / "lighteval").write_text(json.dumps(made))
+    for archive, wanted in (("wandb.zip", {".wandb": "run-x.wandb"}), ("trackers.zip", {".eval": "x.eval", ".db": ""})):
+        with zipfile.ZipFile(fixtures / archive) as held:
+            for name in held.namelist():
+                suffix = Path(name).suffix
+                if suffix in wanted:
+                    target = wanted[suffix] or ("mlflow.db" if name.startswith("mlflow") else "trackio.db")
+                    (folder / target).write_bytes(held.read(name))
+
+
 # the command line
 
 VERBS = [
@@ -667,6 +823,8 @@ VERBS = [
     "analyse",
     "analyze",
     "report",
+    "import",
+    "export",
     "demo",
     "nope",
     "",
@@ -716,15 +874,23 @@ def command_lines(rng: random.Random, folder: Path, base: Path) -> Case:
 
 
 KINDS: dict[str, tuple[Make, float, float]] = {  # how it is made, its share, and the share of whole commands in it
-    "tables": (tables, 0.14, 0.02),
-    "parquet tables": (parquet_tables, 0.12, 0.02),
-    "studies": (studies, 0.20, 0.005),
-    "suites": (suites, 0.16, 0.02),
-    "data files": (data_files, 0.14, 0.02),
-    "run folders": (run_folders, 0.08, 0.03),
-    "results": (results, 0.06, 0.02),
-    "packed files": (packed, 0.06, 0.02),
-    "command lines": (command_lines, 0.04, 1.0),
+    "tables": (tables, 0.09, 0.02),
+    "parquet tables": (parquet_tables, 0.08, 0.02),
+    "studies": (studies, 0.11, 0.005),
+    "suites": (suites, 0.09, 0.02),
+    "data files": (data_files, 0.08, 0.02),
+    "run folders": (run_folders, 0.05, 0.03),
+    "results": (results, 0.04, 0.02),
+    "packed files": (packed, 0.04, 0.02),
+    "wide tables": (wide_tables, 0.06, 0.02),
+    "trainer states": (json_of("trainer_state.json", "trainer"), 0.06, 0.02),
+    "lm-eval results": (json_of("results_2026-01-01T00-00-00.json", "lm-eval"), 0.06, 0.02),
+    "lighteval results": (json_of("results_1.json", "lighteval"), 0.05, 0.02),
+    "event files": (event_files, 0.05, 0.02),
+    "wandb files": (wandb_files, 0.05, 0.02),
+    "databases": (databases, 0.03, 0.02),
+    "inspect logs": (inspect_logs, 0.03, 0.02),
+    "command lines": (command_lines, 0.03, 1.0),
 }
 
 
@@ -813,10 +979,11 @@ def make_base(base: Path) -> None:
     """What the inputs of some kinds are damaged copies of."""
     import pandas as pd
 
+    from oodles.imports.tables import read_table
     from oodles.stats.analysis import analyse_table, write_results
-    from oodles.stats.longtable import read_table
     from oodles.store.archive import pack
 
+    base_logs(base / "logs")
     base_runs(base / "runs")
     pack(base / "runs", base / "packed.zip")
     rows = [

@@ -14,11 +14,11 @@ from rich.console import Console
 from conftest import missing
 from oodles import __version__
 from oodles.errors import DataError, StoreError
+from oodles.imports.tables import read_table
 from oodles.show.report import write_report
 from oodles.show.tables import latex_table
 from oodles.show.terminal import render_terminal
 from oodles.stats.analysis import analyse_table, read_results, write_results
-from oodles.stats.longtable import read_table
 from test_correlate import from_one_model, simulated
 
 

@@ -97,7 +97,7 @@ def test_what_is_no_source_is_refused_in_one_line(tmp_path: Path) -> None:
     for source, message in (
         (3, "expected a path, a finding's name or a DataFrame"),
         ("bert-han", "did you mean 'bert-hans'"),
-        (tmp_path, "neither a study"),
+        (tmp_path, "cannot read this folder; expected a study"),
     ):
         with pytest.raises(ConfigError, match=message):
             oo.analyse(source)  # type: ignore[arg-type]

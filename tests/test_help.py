@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import shlex
@@ -72,6 +73,9 @@ def test_examples_run(toy_study: Path, tmp_path: Path, monkeypatch: pytest.Monke
     """In a folder that holds what they name: a study, a finished study as runs/quick, and a table."""
     table = simulated(runs=6, sets=("mnli", "hans", "paws")).drop(columns=["role"])
     table.to_csv(tmp_path / "scores.csv", index=False)
+    (tmp_path / "outputs" / "m_mnli_0_64").mkdir(parents=True)
+    rows = [{"step": step, "eval_mnli_accuracy": 0.5, "eval_hans_accuracy": 0.4} for step in (1, 2)]
+    (tmp_path / "outputs" / "m_mnli_0_64" / "trainer_state.json").write_text(json.dumps({"log_history": rows}))
     examples = [e for name in NAMES for e in examples_of(name, monkeypatch) if not any(w in e for w in NOT_RUN)]
     assert len(examples) > 18
     before = ["oodles run quick --dry-run", f"oodles run {toy_study} --out runs/quick"]  # the other way round: refused

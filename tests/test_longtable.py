@@ -15,8 +15,9 @@ import pytest
 
 from conftest import oodles
 from oodles.errors import ConfigError, DataError, OodlesError
+from oodles.imports.tables import read_table
 from oodles.stats.analysis import analyse_table, write_results
-from oodles.stats.longtable import EXPECTED, REQUIRED, check_table, pick_sets, read_table
+from oodles.stats.longtable import EXPECTED, REQUIRED, check_table, pick_sets
 
 
 def small(**changes):
@@ -99,9 +100,9 @@ def test_bad_files_are_one_line(tmp_path, content, said):
 def test_missing_and_strange_files_are_one_line(tmp_path):
     with pytest.raises(DataError, match="no such file"):
         read_table(tmp_path / "absent.csv")
-    (tmp_path / "a.xlsx").write_text("x")
-    with pytest.raises(DataError, match=r"cannot read '.xlsx'; expected .csv or .parquet"):
-        read_table(tmp_path / "a.xlsx")
+    (tmp_path / "a.docx").write_text("x")
+    with pytest.raises(DataError, match=r"cannot read '.docx'; expected .csv, .tsv"):
+        read_table(tmp_path / "a.docx")
     (tmp_path / "a.parquet").write_text("not parquet")
     with pytest.raises(DataError, match="cannot be read as parquet") as caught:
         read_table(tmp_path / "a.parquet")

@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "analyse": "api.analyse",
+    "import_scores": "api.imports",
     "load_suite": "suite.load",
     "load_study": "study.load",
     "run": "study.launch",
@@ -37,6 +38,7 @@ __all__ = [
     "Evaluator",
     "OODCallback",
     "analyse",
+    "import_scores",
     "latex_table",
     "load_study",
     "load_suite",
@@ -53,6 +55,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from oodles.api.analyse import analyse
+    from oodles.api.imports import import_scores
     from oodles.model.scoring import score
     from oodles.runs.callback import OODCallback
     from oodles.runs.own_loop import Evaluator

@@ -132,6 +132,11 @@ def _physical_lines(text: str) -> Iterable[str]:
         start = end
 
 
+def read_json_lines(path: Path, where: str) -> list[dict[str, Any]]:
+    """The objects of a JSON-lines file; OSError, or one line that names what is none."""
+    return _json_lines(_decode(path.read_bytes(), path, where), path, where)
+
+
 def _json_lines(text: str, path: Path, where: str) -> list[dict[str, Any]]:
     rows = []
     for number, line in enumerate(text.split("\n"), start=1):

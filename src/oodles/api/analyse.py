@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ from typing import Any
 import pandas as pd
 
 from oodles.api.findings import Finding, findings
+from oodles.api.imports import gather, home_sets, options_of
 from oodles.api.records import StoredRecords
 from oodles.errors import ConfigError, nearest, shown
 from oodles.stats.analysis import SUMMARY, Analysis, analyse_table, read_results
-from oodles.stats.longtable import pick_sets, read_table
+from oodles.stats.longtable import pick_sets
 from oodles.stats.outcomes import Examples
 from oodles.store.archive import is_packed, opened
 from oodles.store.facts import describe_runs
@@ -30,11 +31,12 @@ KEPT = ("by", "unit", "metric", "level", "in_domain", "within", "method", "corre
 TEXTS = ("method", "interval", "correlation", "metric", "unit", "shared_start")
 NAMES = ("by", "within", "in_domain", "test_sets")  # a name, or several
 NUMBERS = ("level", "chance")
+IMPORT = ("format", "maps", "names", "keys", "preset", "refresh")  # options about files of other tools
 ANEW = "analysed again from the results' table, without per-example records"
 
 
 def analyse(
-    source: str | Path | pd.DataFrame,
+    source: str | Path | Iterable[str | Path] | pd.DataFrame,
     *,
     records: pd.DataFrame | Examples | None = None,
     test_sets: Sequence[str] | None = None,
@@ -45,8 +47,9 @@ def analyse(
     Parameters
     ----------
     source
-        The folder of a study, a packed study, a long table (a `DataFrame`, .csv or .parquet), or the folder that
-        `oodles analyse --out` wrote; or the name of a finding that ships with oodles (``"bert-hans"``).
+        The folder of a study, a packed study, a table of scores (a `DataFrame`, .csv, .parquet, ...), or the folder
+        that `oodles analyse --out` wrote; the name of a finding that ships with oodles (``"bert-hans"``); or files and
+        folders that other tools wrote, one or several: all that `import_scores` reads.
     records
         With a table: per-example outcomes, columns run, step, test_set, example, correct. A study's folder brings its
         own.
@@ -54,9 +57,10 @@ def analyse(
         Only these test sets and slices, beside the in-domain ones.
     **options
         As for `partial_correlations`: method, within, interval, correlation, metric, by, unit, in_domain, chance,
-        shared_start, level; and what is asked beyond it: `across` (columns, e.g. ``"model"``: does it depend on the
-        model whether test sets agree?), `sensitivity` (in how many defensible analyses does a conclusion hold?),
-        `windows` (over training), `redundancy` (which sets are needed?), `stability` and `skill`.
+        shared_start, level. Further questions: `across` (columns, e.g. ``"model"``: does it depend on the model
+        whether test sets agree?), `sensitivity` (in how many defensible analyses does a conclusion hold?), `windows`
+        (over training), `redundancy` (which sets are needed?), `stability` and `skill`. For other tools' files also
+        the options of `import_scores`: format, maps, names, keys, preset, refresh.
 
     Returns
     -------
@@ -70,15 +74,30 @@ def analyse(
     if given.get("by") in ("none", ("none",)):
         given["by"] = ()
     test_sets = [test_sets] if isinstance(test_sets, str) else test_sets
-    if not isinstance(source, (str, Path, pd.DataFrame)):
-        raise ConfigError(f"analyse: got {type(source).__name__}, expected a path, a finding's name or a DataFrame")
+    about_files = {name: given.pop(name) for name in IMPORT if name in given}
     if isinstance(source, pd.DataFrame):
         return _of_table(source, records, test_sets, given)
-    path = Path(source)
-    if records is not None and (str(source) in findings() or is_packed(path)):
-        raise ConfigError(f"{source}: brings its own records, or has none; give records with a table only")
-    if str(source) in findings() and not path.exists():
-        return _of_finding(findings()[str(source)], test_sets, given)
+    paths = _paths(source)
+    whole = _of_path(paths[0], records, test_sets, given) if len(paths) == 1 and not about_files else None
+    return whole or _of_files(paths, records, test_sets, given, about_files)
+
+
+def _paths(source: object) -> list[Path]:
+    """What was given, as paths; a finding's name is one, too."""
+    given = [source] if isinstance(source, (str, Path)) else list(source) if isinstance(source, Iterable) else []
+    if not given or not all(isinstance(one, (str, Path)) for one in given):
+        raise ConfigError(f"analyse: got {type(source).__name__}, expected a path, a finding's name or a DataFrame")
+    return [Path(one) for one in given]
+
+
+def _of_path(
+    path: Path, records: pd.DataFrame | Examples | None, test_sets: Sequence[str] | None, given: dict[str, Any]
+) -> Analysis | None:
+    """What oodles wrote itself, or ships; None for all else."""
+    if records is not None and (str(path) in findings() or is_packed(path)):
+        raise ConfigError(f"{path}: brings its own records, or has none; give records with a table only")
+    if str(path) in findings() and not path.exists():
+        return _of_finding(findings()[str(path)], test_sets, given)
     if records is not None and path.is_dir():
         raise ConfigError(f"{path}: a folder brings its own records; give records with a table only")
     if is_packed(path):
@@ -88,11 +107,28 @@ def analyse(
         return _of_study(path, test_sets, given)
     if (path / SUMMARY).is_file():
         return _of_results(path, test_sets, given)
-    if path.is_dir():
-        raise ConfigError(f"{path}: neither a study (no study.json) nor results (no {SUMMARY}); give one of them")
-    if not path.suffix and not path.exists():
-        raise ConfigError(f"{path}: no such file, folder or finding; {nearest(str(source), findings())}")
-    return _of_table(read_table(path), records, test_sets, given)
+    if not path.suffix and not path.exists() and ":" not in str(path):
+        raise ConfigError(f"{path}: no such file, folder or finding; {nearest(str(path), findings())}")
+    return None
+
+
+def _of_files(
+    paths: Sequence[Path],
+    records: pd.DataFrame | Examples | None,
+    test_sets: Sequence[str] | None,
+    given: dict[str, Any],
+    about_files: dict[str, Any],
+) -> Analysis:
+    """Scores that other tools wrote, or a table."""
+    for path in paths:
+        if is_packed(path) or StudyFolder(path).is_study or (path / SUMMARY).is_file():
+            raise ConfigError(f"{path}: a study or results of oodles; analyse it alone, without options of import")
+    options = options_of(in_domain=given.get("in_domain"), test_sets=test_sets, **about_files)
+    imported = gather(paths, options)
+    if options.in_domain:
+        given = {**given, "in_domain": home_sets(imported, options)}
+    found = imported.records if records is None else records
+    return replace(_of_table(imported.table, found, None, given), notes=imported.notes)
 
 
 def _check_types(given: Mapping[str, Any]) -> None:

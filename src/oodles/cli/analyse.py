@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodles.cli.options import AnalysisOptions, AsJson, Out, spread
+from oodles.cli.options import AnalysisOptions, AsJson, ImportOptions, Out, spread
 from oodles.cli.printing import note, print_json, tell, wide_console
 from oodles.errors import ConfigError
 from oodles.runs.progress import say
@@ -18,20 +18,26 @@ if TYPE_CHECKING:
     from oodles.stats.analysis import Analysis
 
 
+WHAT = (
+    "The folder of a study, a finding's name, a table (.csv, .parquet, .xlsx, ...), or other tools' files and folders."
+)
+
+
 @spread
 def analyse(
-    path: Annotated[
-        Path, typer.Argument(help="The folder of a study, a long table (.parquet or .csv), or a finding's name.")
-    ],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help=WHAT)],
     out: Out = None,
     *,
     options: AnalysisOptions,
+    files: ImportOptions,
     as_json: AsJson = False,
 ) -> None:
     """Partial correlations between OOD test sets, with intervals and caveats. No GPU, no torch.
 
-    A long table has one row per run x step x test set: columns run, step, test_set, value; and model, train_set, shots,
-    seed, role (in_domain or ood), metric, n where they are known.
+    A table has one row per run x step x test set (columns run, step, test_set, value), or one column per test set;
+    further columns such as model, train_set, shots, seed, role, metric and n are used where they are there. Files of
+    other tools are recognised: trainer_state.json, TensorBoard, wandb, MLflow, trackio, lm-evaluation-harness,
+    lighteval, Inspect, HELM; oodles import --inspect shows what is in them.
 
     Examples:
         oodles analyse runs/quick --out results
@@ -42,8 +48,8 @@ def analyse(
     from oodles.stats.analysis import check_results, write_results
 
     if out is not None:
-        check_results(out, [path])  # before the work
-    analysis = analyse_path(path, options)
+        check_results(out, paths)  # before the work
+    analysis = analyse_paths(paths, options, files)
     if out is not None:
         for written in write_results(analysis, out):
             say(f"wrote {written}")
@@ -55,17 +61,13 @@ def analyse(
 
 @spread
 def report(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            help="The folder of a study, a long table (.parquet or .csv), analysis results, or a finding's name."
-        ),
-    ],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help=f"{WHAT} Analysis results, too.")],
     out: Annotated[
         Path | None, typer.Option("--out", help="The HTML file; default report.html in the folder, or here.")
     ] = None,
     *,
     options: AnalysisOptions,
+    files: ImportOptions,
     as_json: AsJson = False,
 ) -> None:
     """Write one self-contained HTML report: verdict, trajectories, correlations, how to read it, what was run.
@@ -77,20 +79,21 @@ def report(
     """
     from oodles.show.report import check_report, write_report
 
-    target = out or ((path if path.is_dir() else Path()) / "report.html")
+    target = out or (_own_folder(paths) / "report.html")
     check_report(target)  # before the work
-    written = write_report(analyse_path(path, options), target)
+    written = write_report(analyse_paths(paths, options, files), target)
     if as_json:
         print_json({"report": str(written)})
     else:
         tell(str(written))
 
 
-def analyse_path(path: Path, options: AnalysisOptions) -> Analysis:
-    """The analysis of a path; what was left out is told."""
+def analyse_paths(paths: list[Path], options: AnalysisOptions, files: ImportOptions) -> Analysis:
+    """The analysis of what was named; what was left out or assumed is told."""
     from oodles.api.analyse import analyse as analyse_source
 
-    analysis = analyse_source(path, **{**asdict(options), "by": _groups(options.by)})
+    about = {name: value for name, value in asdict(files).items() if value}
+    analysis = analyse_source(paths, **{**asdict(options), **about, "by": _groups(options.by)})
     note(analysis.notes)
     return analysis
 
@@ -109,6 +112,12 @@ def _as_json(analysis: Analysis) -> Any:
         for name, answer in analysis.answers.items()
     }
     return {"correlations": pairs, "answers": answers}
+
+
+def _own_folder(paths: list[Path]) -> Path:
+    """The folder, if oodles wrote it; other tools' folders are left as they are."""
+    ours = len(paths) == 1 and any((paths[0] / name).is_file() for name in ("study.json", "results.json"))
+    return paths[0] if ours else Path()
 
 
 def _groups(by: list[str] | None) -> list[str] | None:

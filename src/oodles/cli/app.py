@@ -14,7 +14,9 @@ from rich.markup import escape
 
 from oodles import __version__
 from oodles.cli.analyse import analyse, report
+from oodles.cli.export import export
 from oodles.cli.findings import findings
+from oodles.cli.imports import import_
 from oodles.cli.plan import plan
 from oodles.cli.runs import demo, pack, run, status
 from oodles.cli.score import score
@@ -38,7 +40,7 @@ VERBS: dict[str, list[Callable[..., None]]] = {
     "Try it": [demo, findings],
     "Prepare": [suites, models, fetch, check, plan],
     "Run": [run, status, score],
-    "Read the results": [analyse, report, pack],
+    "Read the results": [analyse, report, import_, export, pack],
 }
 
 

@@ -32,6 +32,21 @@ Allow = Annotated[
     typer.Option("--allow", metavar="CODE", help="Let the study continue despite this audit error. May be repeated."),
 ]
 
+InDomain = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--in-domain", help="An in-domain test set, for tables without a role column. May be repeated: all of them."
+    ),
+]
+TestSets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--test-set",
+        help="Only these test sets, beside the in-domain ones; a slice such as hans/lexical_overlap is one, too."
+        " May be repeated.",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysisOptions:
@@ -70,20 +85,8 @@ class AnalysisOptions:
     unit: Annotated[str | None, typer.Option("--unit", help="Column that says what is independent; default run.")] = (
         None
     )
-    in_domain: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--in-domain", help="An in-domain test set, for tables without a role column. May be repeated: all of them."
-        ),
-    ] = None
-    test_sets: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--test-set",
-            help="Only these test sets, beside the in-domain ones; a slice such as hans/lexical_overlap is one, too."
-            " May be repeated.",
-        ),
-    ] = None
+    in_domain: InDomain = None
+    test_sets: TestSets = None
     chance: Annotated[
         float | None, typer.Option("--chance", help="Score of guessing in-domain; default the table's column chance.")
     ] = None
@@ -110,6 +113,36 @@ class AnalysisOptions:
     redundancy: Annotated[bool | None, typer.Option("--redundancy", help="Which test sets are needed?")] = None
     stability: Annotated[bool | None, typer.Option("--stability", help="How steady are the models?")] = None
     skill: Annotated[bool | None, typer.Option("--skill", help="Do test sets agree in skill, or in answers?")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """What a user says about files of other tools; None: what the files say."""
+
+    format: Annotated[
+        str | None, typer.Option("--format", help="The format of other tools' files; default: recognised.")
+    ] = None
+    maps: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="FIELD=COLUMN|FILE",
+            help="The column, or key of a run's config, that holds a field (run, step, test_set, value, model,"
+            " train_set, shots, seed), e.g. --map run=Name; or a table with a column run and what is known of each run."
+            " May be repeated.",
+        ),
+    ] = None
+    names: Annotated[
+        str | None,
+        typer.Option("--names", help="How runs are named, e.g. '{model}_{train_set}_{seed}_{shots}'."),
+    ] = None
+    keys: Annotated[
+        str | None, typer.Option("--keys", help="How metrics are named, e.g. 'eval/{test_set}_{metric}'.")
+    ] = None
+    preset: Annotated[
+        str | None, typer.Option("--preset", help="paper: names of runs and metrics as in the study of the paper.")
+    ] = None
+    refresh: Annotated[bool, typer.Option("--refresh", help="Ask wandb again, though its answer is cached.")] = False
 
 
 def names_of_suites(begun: str) -> list[str]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oodles.cli.analyse import analyse_path
-from oodles.cli.options import AnalysisOptions, AsJson, spread
+from oodles.cli.analyse import analyse_paths
+from oodles.cli.options import AnalysisOptions, AsJson, ImportOptions, spread
 from oodles.cli.printing import print_json, print_table, tell
 from oodles.errors import ConfigError
 
@@ -52,7 +52,7 @@ def plan(
         return
     from oodles.api.plan import plan as plan_for
 
-    analysis = analyse_path(pilot, options)
+    analysis = analyse_paths([pilot], options, ImportOptions())
     answer = plan_for(analysis, half_width)
     table = answer.tables["plan"]
     if as_json:

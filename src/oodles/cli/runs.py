@@ -11,8 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodles.cli.analyse import analyse_path
-from oodles.cli.options import Allow, AnalysisOptions, AsJson, Data, Out, Set, names_of_studies, spread, study_of
+from oodles.cli.analyse import analyse_paths
+from oodles.cli.options import (
+    Allow,
+    AnalysisOptions,
+    AsJson,
+    Data,
+    ImportOptions,
+    Out,
+    Set,
+    names_of_studies,
+    spread,
+    study_of,
+)
 from oodles.cli.printing import (
     as_text,
     interruptible,
@@ -69,7 +80,7 @@ def demo(
     root = out or Path(study.out)
     _show_finding(root)
     _run(study, root, RunOptions(), quiet=True)
-    _finish(root, analyse_path(root, AnalysisOptions()), as_json)
+    _finish(root, analyse_paths([root], AnalysisOptions(), ImportOptions()), as_json)
 
 
 def _show_finding(root: Path) -> None:

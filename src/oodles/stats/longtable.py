@@ -1,7 +1,7 @@
 """The long table: one row per run, step, test set and metric, from us or from anyone.
 
-`read_table` reads a CSV or Parquet file; `check_table` fills the defaults, settles which test set is in-domain for
-which run and says, as caveats, what it had to change. What cannot be used is one `DataError` that names the rows.
+`check_table` fills the defaults, settles which test set is in-domain for which run and says, as caveats, what it had to
+change. What cannot be used is one `DataError` that names the rows. `oodles.imports` reads files.
 
 Try it::
 
@@ -10,20 +10,16 @@ Try it::
 
 from __future__ import annotations
 
-import csv
 import numbers
 import re
-from collections import Counter
 from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from oodles.errors import ConfigError, DataError, first_line, nearest, shown, some
-from oodles.files import read_frame
+from oodles.errors import ConfigError, DataError, nearest, shown, some
 
 REQUIRED = ("run", "step", "test_set", "value")
 EXPECTED = ("model", "train_set", "shots", "seed", "role", "metric", "n")
@@ -42,42 +38,19 @@ SOURCE = "source"  # attribute of a table: the file it was read from, for messag
 MISSING = ("", "na", "nan", "null", "none", "n/a", "<na>")
 
 
-def read_table(path: Path) -> pd.DataFrame:
-    """Read a long table from a `.csv` or `.parquet` file.
-
-    Names (`run`, `test_set`, `model`, ...) are read as text, so that a run called `007` or a test set called `null`
-    keeps its name. Values and steps must be numbers.
-
-    Parameters
-    ----------
-    path : Path
-        The file. Its ending decides how it is read.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The columns of the file; `check_table` fills what is absent.
+def as_table(table: pd.DataFrame, where: str) -> pd.DataFrame:
+    """A table that was read from a file: the required columns are there, and numbers are numbers.
 
     Raises
     ------
     DataError
-        The file is absent, is of another kind, is empty, lacks a required column or holds text among the numbers.
+        It is empty, lacks a required column or holds text among the numbers.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise DataError(f"{path}: no such file; expected a long table as .csv or .parquet")
-    kind = path.suffix.lower()
-    if kind not in (".csv", ".parquet"):
-        raise DataError(f"{path}: cannot read '{path.suffix}'; expected .csv or .parquet")
     try:
-        table = _read_csv(path) if kind == ".csv" else read_frame(path)
-    except (ValueError, OSError, csv.Error) as error:  # pandas' parse errors are ValueErrors
-        raise DataError(f"{path}: cannot be read as {path.suffix[1:]}: {first_line(error)}") from error
-    try:
-        table = _with_numbers(_with_columns(table, str(path)), str(path))
+        table = _with_numbers(_with_columns(table, where), where)
     except UnicodeDecodeError:
-        raise DataError(f"{path}: a text is not UTF-8; write the file again") from None
-    table.attrs[SOURCE] = str(path)
+        raise DataError(f"{where}: a text is not UTF-8; write the file again") from None
+    table.attrs[SOURCE] = where
     return table
 
 
@@ -186,24 +159,6 @@ def _is_formula(cell: str) -> bool:
         return True
 
 
-def _read_csv(path: Path) -> pd.DataFrame:
-    """Text stays text: pandas alone decides later, column by column, what is a number."""
-    with path.open(encoding="utf-8-sig", newline="") as file:  # pandas would rename the second `value` to `value.1`
-        header = next(csv.reader(file), [])
-    repeated = [name for name, count in Counter(header).items() if name and count > 1]
-    if repeated:
-        raise DataError(f"{path}: column '{repeated[0]}' appears more than once; keep one")
-    raw = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    for column in raw.columns:
-        if raw[column].str.startswith("'").any():  # as `disarmed` wrote it
-            raw[column] = raw[column].str.replace(ARMED, "", n=1, regex=True)
-    for column in [c for c in raw.columns if c not in NAMES]:
-        found = pd.to_numeric(raw[column].mask(_is_missing(raw[column])), errors="coerce")
-        if found.notna().sum() == (~_is_missing(raw[column])).sum():
-            raw[column] = found
-    return raw
-
-
 def _with_columns(table: pd.DataFrame, where: str) -> pd.DataFrame:
     repeated = sorted({str(c) for c in table.columns[table.columns.duplicated()]})
     if repeated:
@@ -280,14 +235,15 @@ def _numbers(column: pd.Series, name: str, where: str) -> pd.Series:
     if pd.api.types.is_bool_dtype(column) or pd.api.types.is_complex_dtype(column):
         raise DataError(f"{where}: column '{name}' holds {column.dtype}; expected numbers")
     found = pd.to_numeric(column, errors="coerce").astype(float)
-    wrong = found.isna() & ~_is_missing(column)
+    wrong = found.isna() & ~is_missing(column)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise DataError(f"{where} row {row + 1}: {name} is '{shown(column.iloc[row])}'; expected a number")
     return found
 
 
-def _is_missing(column: pd.Series) -> pd.Series:
+def is_missing(column: pd.Series) -> pd.Series:
+    """Cells that say that there is no value."""
     if pd.api.types.is_numeric_dtype(column):
         return column.isna()
     return column.isna() | column.astype(str).str.strip().str.lower().isin(MISSING)
@@ -297,7 +253,7 @@ def _with_defaults(table: pd.DataFrame) -> pd.DataFrame:
     for column in EXPECTED:
         if column not in table.columns:
             table[column] = np.nan if column == "n" else None
-    table["metric"] = table["metric"].where(~_is_missing(table["metric"]), "accuracy")
+    table["metric"] = table["metric"].where(~is_missing(table["metric"]), "accuracy")
     return table
 
 

@@ -1,0 +1,223 @@
+"""A table as people have it -> a DataFrame: CSV, TSV, `;`-separated text, JSON lines, JSON, Parquet, Excel.
+
+Numbers may have decimal commas and per cent signs, names may be padded, the text may begin with a byte order mark.
+What could mean two things is refused with the cell that does.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from oodles.errors import DataError, MissingExtraError, first_line, shown, some
+from oodles.files import ABSENT, read_frame, read_json_lines
+from oodles.shapes import load_json
+from oodles.stats.longtable import ARMED, NAMES, is_missing
+
+TEXT = (".csv", ".tsv", ".txt", ".tab")
+SUFFIXES = (*TEXT, ".parquet", ".jsonl", ".ndjson", ".json", ".xlsx")
+DELIMITERS = ",;\t|"
+PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib", ".bin", ".rds")
+SEPARATOR = re.compile(r"sep=(.)\r?\n")  # how Excel says it
+COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
+POINT = re.compile(r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?")
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
+
+
+def read_cells(path: Path, where: str | None = None) -> pd.DataFrame:
+    """The table in a file, names of columns as text; columns that hold numbers only are numbers."""
+    where, kind = where or str(path), path.suffix.lower()
+    if not path.is_file():
+        raise DataError(f"{where}: no such file; expected a table such as .csv or .parquet")
+    if kind in PICKLES:
+        raise DataError(
+            f"{where}: a pickle runs any code that its author put into it, so it is not loaded; where you trust it,"
+            " write a table there: python -c \"import pandas; pandas.read_pickle('FILE').to_parquet('table.parquet')\""
+        )
+    if kind not in SUFFIXES:
+        raise DataError(f"{where}: cannot read '{path.suffix}'; expected {', '.join(SUFFIXES)}")
+    try:
+        return _read(path, kind, where)
+    except UnicodeDecodeError:
+        raise DataError(f"{where}: a text is not UTF-8; save the file as UTF-8") from None
+    except (ValueError, OSError, csv.Error) as error:  # pandas' parse errors are ValueErrors
+        raise DataError(f"{where}: cannot be read as {kind[1:]}: {first_line(error)}") from None
+
+
+def _read(path: Path, kind: str, where: str) -> pd.DataFrame:
+    if kind == ".parquet":
+        return _named(read_frame(path), where)
+    if kind in TEXT:
+        return _read_text(path, kind, where)
+    if kind == ".xlsx":
+        return _numbered(_read_excel(path, where), where)
+    rows = _rows(load_json(path), where) if kind == ".json" else read_json_lines(path, where)
+    if not rows:
+        raise DataError(f"{where}: no rows; expected one JSON object per row")
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: [_cell(row.get(name, ABSENT)) for row in rows] for name in names}
+    return _numbered(_named(pd.DataFrame(columns, dtype=object).infer_objects(), where), where)
+
+
+def _rows(value: Any, where: str) -> list[dict[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+        raise DataError(f"{where}: expected a list of objects, one per row")
+    return value
+
+
+def _cell(value: Any) -> Any:
+    return None if value is ABSENT else value
+
+
+def _read_text(path: Path, kind: str, where: str) -> pd.DataFrame:
+    """Text stays text; whether a column holds numbers is decided once it is known how they are written."""
+    text = _decode(path.read_bytes(), where)
+    told = SEPARATOR.match(text)
+    text = text[told.end() :] if told else text
+    delimiter = told[1] if told else "\t" if kind in (".tsv", ".tab") else _delimiter(text)
+    header = _check_shape(text, delimiter, where)
+    raw = pd.read_csv(
+        io.StringIO(text), sep=delimiter, dtype=str, keep_default_na=False, na_filter=False, skipinitialspace=True
+    )
+    raw.columns = pd.Index(header)
+    for column in raw.columns:
+        raw[column] = raw[column].str.strip()
+        if raw[column].str.startswith("'").any():  # as `disarmed` wrote it
+            raw[column] = raw[column].str.replace(ARMED, "", n=1, regex=True)
+    return _numbered(raw, where)
+
+
+def _decode(data: bytes, where: str) -> str:
+    """UTF-8 with or without a byte order mark; UTF-16 with one, as Excel writes it."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) and not data.startswith(b"\xff\xfe\0\0"):
+        return data.decode("utf-16")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{where} line {line}: byte {data[error.start]:#04x} is not UTF-8 text; save the file as UTF-8"
+        ) from None
+
+
+def _delimiter(text: str) -> str:
+    """What separates most names of the header."""
+    first = text.lstrip("\r\n").partition("\n")[0]
+    return max(DELIMITERS, key=lambda d: (len(next(csv.reader([first], delimiter=d), [])), d == ","))
+
+
+def _check_shape(text: str, delimiter: str, where: str) -> list[str]:
+    """The header; pandas would rename a second `value`, and shift or fill rows of another length."""
+    csv.field_size_limit(sys.maxsize)
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+    rows = (row for row in lines if row)
+    header = [name.strip() for name in next(rows, [])]
+    if not header:
+        raise ValueError("the file is empty; expected a header and at least one row")
+    _refuse_twins(header, where)
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(header) and any(cell.strip() for cell in row):
+            raise DataError(
+                f"{where} row {number}: {len(row)} cells, the header has {len(header)}; is the file cut off, or a"
+                " cell with a comma not in quotation marks?"
+            )
+    return [name or f"column {place}" for place, name in enumerate(header, start=1)]
+
+
+def _refuse_twins(names: Iterable[str], where: str) -> None:
+    repeated = [name for name, count in Counter(names).items() if name and count > 1]
+    if repeated:
+        raise DataError(f"{where}: column '{shown(repeated[0])}' appears more than once; keep one")
+
+
+def _named(table: pd.DataFrame, where: str) -> pd.DataFrame:
+    names = [str(name).strip() for name in table.columns]
+    _refuse_twins(names, where)
+    table.columns = pd.Index(names)
+    return table
+
+
+def _read_excel(path: Path, where: str) -> pd.DataFrame:
+    """The only sheet with anything in it."""
+    try:
+        import openpyxl
+    except ModuleNotFoundError:
+        raise MissingExtraError(f"{where}: Excel", "imports") from None
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        sheets = {sheet.title: [list(row) for row in sheet.iter_rows(values_only=True)] for sheet in book.worksheets}
+        book.close()
+    except Exception as error:  # of a damaged file the library says so in many ways
+        raise ValueError(first_line(error)) from None
+    sheets = {title: [row for row in rows if any(cell is not None for cell in row)] for title, rows in sheets.items()}
+    filled = {title: rows for title, rows in sheets.items() if rows}
+    if len(filled) != 1:
+        found = f"sheets {some(filled)}" if filled else "no sheet with cells"
+        raise DataError(f"{where}: {found}; expected one: save it alone, as .xlsx or .csv")
+    header, *rows = next(iter(filled.values()))
+    width = max((i for i, name in enumerate(header, start=1) if name is not None), default=0)
+    if any(cell is not None for row in rows for cell in row[width:]):
+        raise DataError(f"{where}: cells beyond the header, which has {width} names; name every column")
+    names = [str(name).strip() if name is not None else f"column {i}" for i, name in enumerate(header[:width], start=1)]
+    _refuse_twins(names, where)
+    return pd.DataFrame([row[:width] for row in rows], columns=names, dtype=object).infer_objects()
+
+
+def _numbered(table: pd.DataFrame, where: str) -> pd.DataFrame:
+    """Columns whose every cell is a number, as numbers; names stay text."""
+    columns = {}
+    for name in table.columns:
+        column = table[name]
+        is_text = column.dtype == object or pd.api.types.is_string_dtype(column)
+        columns[name] = _as_numbers(column, name, where) if is_text and name not in NAMES else column
+    return pd.DataFrame(columns)
+
+
+def _as_numbers(column: pd.Series, name: str, where: str) -> pd.Series:
+    if (
+        column.dtype == object
+        and not column.map(lambda cell: cell is None or isinstance(cell, (str, float, int))).all()
+    ):
+        return column
+    missing = is_missing(column)
+    cells = column.mask(missing)
+    found = pd.to_numeric(cells, errors="coerce")
+    if found.notna().sum() == (~missing).sum():
+        return found
+    texts = cells.dropna().astype(str).str.strip()
+    odd = texts[texts.str.contains(r"[%,]", regex=True)]
+    if odd.empty or not odd.str.fullmatch(r"[+-]?[\d.,]+(?:[eE][+-]?\d+)?\s*%?").all():
+        return column
+    return _respelt(column, texts, name, where)
+
+
+def _respelt(column: pd.Series, texts: pd.Series, name: str, where: str) -> pd.Series:
+    """Cells with decimal commas or per cent signs as numbers; the column itself if they are none."""
+    percent = texts.str.endswith("%")
+    plain = texts.str.removesuffix("%").str.strip()
+    with_comma = plain[plain.str.contains(",")]
+    if len(with_comma):
+        place = f"{where} row {int(with_comma.index[0]) + 1}: {shown(name)} is '{shown(with_comma.iloc[0])}'"
+        if plain.str.fullmatch(POINT).any() or with_comma.str.fullmatch(THOUSANDS).all():
+            raise DataError(f"{place}: a decimal comma, or thousands? write it as 0.713 or 1000")
+        if not with_comma.str.fullmatch(COMMA).all():
+            return column
+        plain = plain.str.replace(",", ".")
+    found = pd.to_numeric(plain, errors="coerce")
+    if found.isna().any():
+        return column
+    if percent.any():
+        if not percent.all():
+            row = int(percent.index[int(np.argmin(percent.to_numpy()))]) + 1
+            raise DataError(f"{where} row {row}: {shown(name)} has no per cent sign, other rows have; write all alike")
+        found = pd.to_numeric(plain + "e-2")
+    return found.reindex(column.index)

@@ -1,0 +1,155 @@
+"""What a run was (model, train set, shots, seed): from its name by a pattern, from its config, or from a mapping file.
+
+What a user says comes first, then what the config says; what nobody says stays missing, and a note tells.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from oodles.errors import ConfigError, DataError, nearest, shown, some
+from oodles.imports.cells import read_cells
+from oodles.imports.contract import Options
+from oodles.imports.keys import template
+
+FIELDS = ("model", "train_set", "shots", "seed")
+TABLE = ("run", "step", "test_set", "value", *FIELDS, "metric", "n", "role")  # what --map may name
+KINDS = {"model": ".+", "seed": r"\d+", "shots": r"\d+", "data_seed": r"\d+", "step": r"\d+"}
+CONFIG = {  # where trackers and trainers keep it, the surest first
+    "model": ("model", "model_name_or_path", "base_model_name_or_path", "model_name", "_name_or_path"),
+    "train_set": ("train_set", "train_ds", "train_dataset", "dataset_name", "train_dataset_name", "dataset"),
+    "shots": ("shots", "shot", "num_shots", "n_shots", "max_train_samples", "max_samples"),
+    "seed": ("seed", "random_seed", "train_seed"),
+}
+STEP = re.compile(r"(?:^|[/_.=-])(?:checkpoint|global_step|step|iter)[-_]?(\d{1,15})(?=$|[/_.-])")
+EXAMPLE = "--names '{model}_{train_set}_{seed}_{shots}'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunMap:
+    """What `--map` and `--names` say."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)  # field -> column or config key
+    runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # run -> what a file says of it
+    names: re.Pattern[str] | None = None
+    pattern: str = ""
+
+    def about(self, run: str, config: Mapping[str, Any]) -> dict[str, Any]:
+        """What is known of a run; fields that nobody names are left out."""
+        known = _of_config(config)
+        for name, key in self.columns.items():
+            if name in FIELDS or name not in TABLE:
+                if key not in config:
+                    raise ConfigError(
+                        f"--map {name}={key}: run '{shown(run)}' has no '{shown(key)}' in its config;"
+                        f" {nearest(key, config)}"
+                    )
+                known[name] = config[key]
+        known |= self.by_name(run)
+        return {name: value for name, value in {**known, **self.runs.get(run, {})}.items() if value is not None}
+
+    def by_name(self, run: str) -> dict[str, Any]:
+        """What the run's name says."""
+        if self.names is None:
+            return {}
+        found = self.names.fullmatch(run)
+        if found is None:
+            raise ConfigError(f"--names '{self.pattern}': run '{shown(run)}' is named otherwise; e.g. {EXAMPLE}")
+        return {k: int(v) if KINDS.get(k) == r"\d+" else v for k, v in found.groupdict().items()}
+
+    def check_runs(self, runs: Iterable[str]) -> None:
+        """A mapping file that names none of the runs is a mistake."""
+        known = set(runs)
+        if self.runs and known.isdisjoint(self.runs):
+            raise DataError(
+                f"--map: the file's runs ({some(self.runs, 3)}) are not those of the logs ({some(sorted(known), 3)});"
+                " name them alike"
+            )
+
+
+def read_maps(options: Options) -> RunMap:
+    """The options that say what runs are."""
+    columns: dict[str, str] = {}
+    runs: dict[str, Mapping[str, Any]] = {}
+    for one in (part for given in options.maps for part in _parts(given)):
+        name, equals, source = one.partition("=")
+        if not equals:
+            runs |= _read_runs(Path(one))
+        elif not name.strip() or not source.strip():
+            raise ConfigError(f"--map {shown(one)}: expected FIELD=COLUMN, e.g. --map run=Name")
+        else:
+            columns[name.strip()] = source.strip()
+    names = template(options.names, KINDS, "--names") if options.names is not None else None
+    return RunMap(columns=columns, runs=runs, names=names, pattern=options.names or "")
+
+
+def place_of(name: str, revision: object, notes: list[str]) -> tuple[str, int]:
+    """The run and the step that a model's name and revision speak of; step 0, and a note, where they do not.
+
+    >>> place_of("EleutherAI/pythia-70m", "step1000", []), place_of("out/run1/checkpoint-250", None, [])
+    (('EleutherAI/pythia-70m', 1000), ('out/run1', 250))
+    """
+    for text in (str(revision or ""), name):
+        found = list(STEP.finditer(text))
+        if found:
+            left = (text[: found[-1].start()] + text[found[-1].end() :]).strip("/_-. ")
+            return (left or name) if text is name else name, int(found[-1][1])
+    notes.append("no step in the model's name or revision: such models have one checkpoint, at step 0")
+    return name, 0
+
+
+def told_apart(named: Sequence[tuple[str, str]], notes: list[str]) -> list[str]:
+    """Names of runs, from pairs of name and id: a name that several runs have gets the id as well."""
+    counts = Counter(name for name, _ in named)
+    twins = [name for name, count in counts.items() if count > 1]
+    if twins:
+        notes.append(f"{counts[twins[0]]} runs are named '{shown(twins[0])}': their ids are added to the names")
+    return [name if counts[name] == 1 else f"{name}-{identity}" for name, identity in named]
+
+
+def untold(abouts: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A note on what is known of no run, with what a user could type."""
+    said = {name for about in abouts for name in about}
+    missing = [name for name in ("model", "train_set", "seed") if name not in said]
+    if not missing:
+        return []
+    return [f"not told of the runs: {', '.join(missing)}; say it with {EXAMPLE}, or a file: --map runs.csv"]
+
+
+def _parts(given: str) -> Sequence[str]:
+    """`run=Name,step=Step` is two; a file's name may hold commas."""
+    return re.split(r",(?=\s*\w+\s*=)", given) if "=" in given else [given]
+
+
+def _of_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    found = {}
+    for name, keys in CONFIG.items():
+        for key in keys:
+            value = config.get(key)
+            if isinstance(value, (str, int)) and not isinstance(value, bool) and value != "":
+                if name in ("shots", "seed") and not isinstance(value, int) and not str(value).isdigit():
+                    continue
+                found[name] = int(value) if name in ("shots", "seed") else str(value)
+                break
+    return found
+
+
+def _read_runs(path: Path) -> dict[str, Mapping[str, Any]]:
+    if not path.is_file():
+        raise ConfigError(f"--map {path}: no such file; expected FIELD=COLUMN, or a table with a column run")
+    table = read_cells(path)
+    if "run" not in table.columns:
+        raise DataError(f"--map {path}: no column 'run'; found: {some(table.columns)}")
+    names = table["run"].astype(str).str.strip()
+    if names.duplicated().any():
+        raise DataError(f"--map {path}: run '{shown(names[names.duplicated()].iloc[0])}' is there twice; keep one")
+    rows = table.drop(columns="run").astype(object).where(table.drop(columns="run").notna(), None)
+    return {
+        name: dict(zip(map(str, rows.columns), row, strict=True))
+        for name, row in zip(names, rows.to_numpy(), strict=True)
+    }

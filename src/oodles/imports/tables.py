@@ -1,0 +1,301 @@
+"""Tables of scores, long (a row per test set) or wide (a column per test set), from one file or several.
+
+A wide table needs no preparation: columns that hold numbers and are no setting are test sets. What was taken for what
+is told in notes, and what cannot be told is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from oodles.errors import ConfigError, DataError, nearest, shown, some
+from oodles.imports.cells import PICKLES, SUFFIXES, TEXT, read_cells
+from oodles.imports.contract import Imported, Options
+from oodles.imports.found import files_below
+from oodles.imports.identity import FIELDS, RunMap, read_maps
+from oodles.imports.keys import METRICS, PREFIX, by_suffix, canonical, split_keys
+from oodles.stats.longtable import OPTIONAL, REQUIRED, SOURCE, as_table, disarmed
+
+NAME = "table"
+IN_FOLDERS = (*TEXT, ".parquet", ".jsonl", ".xlsx")  # a folder's .json files are rarely tables
+SYNONYMS = {  # what people call a column, in lower case, the surest first
+    "run": ("run", "run_name", "run_id", "experiment", "name"),
+    "step": ("step", "steps", "global_step", "train/global_step", "iteration", "checkpoint", "_step"),
+    "test_set": ("test_set", "testset", "eval_set", "task", "benchmark", "dataset"),
+    "value": ("value", "score"),
+    "model": ("model", "model_name", "model_name_or_path", "base_model"),
+    "train_set": ("train_set", "train_ds", "train_dataset", "trained_on"),
+    "shots": ("shots", "shot", "n_shots", "num_shots"),
+    "seed": ("seed", "random_seed"),
+    "metric": ("metric", "metric_name"),
+    "n": ("n", "n_examples", "num_examples", "n_samples"),
+    "role": ("role",),
+}
+SETTINGS = re.compile(  # columns of numbers that are no scores
+    r"(column \d+|unnamed.*|index|id|rank|epochs?|.*(learning_rate|lr|loss|runtime|time|timestamp|seconds?|date|"
+    r"batch(_size)?|steps?|tokens?|examples|params|parameters|flops|flos|size|layers|grad_norm|decay|dropout|seed|"
+    r"temperature|rank|alpha|stderr|std|_se|count))",
+    re.IGNORECASE,
+)
+SHARES = ("accuracy", "balanced_accuracy", "f1", "auc", "exact_match", "acc_norm", "precision", "recall")
+EXPORT = re.compile(r"(?P<run>.+) - (?P<key>.+?)(?P<kind>__MIN|__MAX|__STEP)?")  # of a chart of wandb
+ROW = "row"  # --map run=row: every row is a run
+
+
+def recognise(path: Path) -> bool:
+    """A file with the ending of a table; a folder with nothing but such files."""
+    if path.is_dir():
+        return any(file.suffix.lower() in IN_FOLDERS for file in files_below(path))
+    return path.suffix.lower() in (*SUFFIXES, *PICKLES)
+
+
+def read(paths: Sequence[Path], options: Options) -> Imported:
+    """All tables, under each other; a file without a column for its run is a run where there are several."""
+    files = [file for path in paths for file in (_tables_in(path) if path.is_dir() else [path])]
+    maps = read_maps(options)
+    parts = [_read_one(file, maps, options, several=len(files) > 1) for file in files]
+    tables = [part.table for part in parts]
+    table = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
+    table.attrs[SOURCE] = str(files[0]) if len(files) == 1 else f"{len(files)} tables"
+    aliases = {alias: name for part in parts for alias, name in part.aliases.items()}
+    notes = dict.fromkeys(note for part in parts for note in part.notes)
+    return Imported(format=NAME, table=_with_identity(table, maps), notes=tuple(notes), aliases=aliases)
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """The long table in a file, long or wide; `check_table` fills what is absent."""
+    return read([Path(path)], Options()).table
+
+
+def _tables_in(folder: Path) -> list[Path]:
+    kinds = sorted({f.suffix.lower() for f in files_below(folder)} & set(IN_FOLDERS))
+    if len(kinds) != 1:  # the same scores may be there as .csv and as .parquet
+        raise DataError(f"{folder}: files of several kinds ({', '.join(kinds)}); name one kind: {folder}/*{kinds[0]}")
+    return [file for file in files_below(folder) if file.suffix.lower() == kinds[0]]
+
+
+def _read_one(file: Path, maps: RunMap, options: Options, *, several: bool) -> Imported:
+    where, notes = str(file), list[str]()
+    table = _renamed(read_cells(file), maps, where, notes)
+    if _is_export(table):
+        table = _from_export(table)
+        return Imported(format=NAME, table=as_table(table, where), notes=("a chart that wandb exported",))
+    if several and "run" not in table.columns and not any(name in table.columns for name in FIELDS):
+        table["run"] = file.stem
+    if "test_set" in table.columns and "value" not in table.columns:
+        table = _from_metrics(table, notes)
+    if "test_set" in table.columns or "value" in table.columns:
+        return Imported(format=NAME, table=as_table(table, where), notes=tuple(notes))
+    return _from_wide(table, where, maps, options, notes)
+
+
+def _renamed(table: pd.DataFrame, maps: RunMap, where: str, notes: list[str]) -> pd.DataFrame:
+    """Columns under the long table's names: those that a user maps, else those that go by another name."""
+    names: dict[str, str] = {}
+    for field, column in maps.columns.items():
+        if column not in table.columns and not (field == "run" and column == ROW):
+            raise ConfigError(f"--map {field}={column}: {where} has no such column; {nearest(column, table.columns)}")
+        if column in table.columns:
+            names[column] = field
+    lower = {str(name).strip().lower().replace(" ", "_").replace("-", "_"): name for name in reversed(table.columns)}
+    for field, known in SYNONYMS.items():
+        if field in table.columns or field in maps.columns:
+            continue
+        called = next((lower[name] for name in known if name in lower and lower[name] not in names), None)
+        if called is None or (field == "test_set" and called.lower() == "dataset" and not _has_metric(table)):
+            continue
+        names[called] = field
+        if called.lower() != field:
+            notes.append(f"column '{shown(called)}' is read as {field}")
+    replaced = [name for name in names.values() if name in table.columns and names.get(name, name) == name]
+    return table.drop(columns=[n for n in replaced if n not in names]).rename(columns=names)
+
+
+def _has_metric(table: pd.DataFrame) -> bool:
+    return any(str(name).lower() in (*METRICS, "value", "score") for name in table.columns)
+
+
+def _from_metrics(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
+    """A row per test set, a column per metric -> a row per metric; unchanged where no column is a metric."""
+    metrics = [name for name in table.columns if str(name).lower() in METRICS and _is_number(table[name])]
+    if not metrics or "metric" in table.columns:
+        return table
+    notes.append(f"metrics are the columns {some(metrics)}")
+    long = table.melt([c for c in table.columns if c not in metrics], metrics, "metric", "value")
+    return long.assign(metric=long["metric"].map(lambda name: canonical(str(name).lower())))
+
+
+def _is_number(column: pd.Series) -> bool:
+    return bool(pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column))
+
+
+# wide
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """The columns of a wide table that are scores."""
+
+    splits: Mapping[str, tuple[str, str]]  # column -> test set, metric
+    left_out: tuple[str, ...]
+
+    @property
+    def test_sets(self) -> list[str]:
+        return list(dict.fromkeys(test_set for test_set, _ in self.splits.values()))
+
+
+def _from_wide(table: pd.DataFrame, where: str, maps: RunMap, options: Options, notes: list[str]) -> Imported:
+    scores = _scores(table, options)
+    if len(scores.test_sets) < 2:
+        found = f"; columns that could be test sets: {some(scores.splits)}" if scores.splits else ""
+        raise DataError(
+            f"{where}: no column 'test_set'; required: {', '.join(REQUIRED)}, or one column of numbers per test set;"
+            f" found: {some(table.columns)}{found}"
+        )
+    table = _with_run(table, maps, where, notes)
+    if "step" not in table.columns:
+        table["step"] = 0
+        notes.append("no column for the step: every row is a model with one checkpoint")
+    told = f"; not taken: {some(scores.left_out)}" if scores.left_out else ""
+    notes.append(f"test sets are the columns {some(scores.splits)}{told}; choose others with --test-set")
+    _refuse_twins(table, list(scores.splits), where)
+    table = _as_shares(table, scores, where, notes)
+    kept = [c for c in table.columns if c not in scores.splits and (c in _KEPT or not _is_number(table[c]))]
+    long = table.melt(kept, list(scores.splits), "column", "value").dropna(subset="value")
+    if long.empty:
+        raise DataError(f"{where}: no cell of a test set holds a number; expected scores such as 0.713")
+    split = pd.DataFrame(scores.splits.values(), index=list(scores.splits), columns=["test_set", "metric"])
+    long = long.drop(columns="column").assign(**{c: split[c].loc[long["column"]].to_numpy() for c in split.columns})
+    aliases = {column: test_set for column, (test_set, _) in scores.splits.items()}
+    return Imported(format=NAME, table=as_table(long, where), notes=tuple(notes), aliases=aliases)
+
+
+_KEPT = ("run", "step", *FIELDS, "n", "role", *OPTIONAL)
+
+
+def _scores(table: pd.DataFrame, options: Options) -> _Scores:
+    """Columns of numbers that are no setting; of a tracker's table those that are named like an evaluation."""
+    numbers = [c for c in table.columns if c not in _KEPT and _is_number(table[c]) and table[c].notna().any()]
+    tracked = [c for c in numbers if PREFIX.match(c) and "/" in c]
+    if options.keys is not None or tracked:
+        splits = split_keys(numbers if options.keys is not None else tracked, options.keys)
+    else:
+        plain = [c for c in numbers if by_suffix(c) or not (SETTINGS.fullmatch(c) or c.lower() in METRICS)]
+        splits = {c: by_suffix(c) or (c, "accuracy") for c in plain}
+    wanted = {*options.test_sets, *options.in_domain}
+    for name in wanted & {*numbers} - {*splits}:
+        splits[name] = by_suffix(name) or (name, "accuracy")
+    if options.test_sets:
+        splits = {c: split for c, split in splits.items() if c in wanted or split[0] in wanted}
+    return _Scores(splits, tuple(c for c in numbers if c not in splits))
+
+
+def _with_run(table: pd.DataFrame, maps: RunMap, where: str, notes: list[str]) -> pd.DataFrame:
+    """A table with a column `run`: its own, or made of what tells runs apart."""
+    if maps.columns.get("run") == ROW and ROW not in table.columns:
+        return table.assign(run=[f"row {number}" for number in range(1, len(table) + 1)])
+    if "run" in table.columns:
+        return table
+    parts = [name for name in FIELDS if name in table.columns]
+    if not parts:
+        raise DataError(
+            f"{where}: no column names the run; say which does: --map run={shown(str(table.columns[0]))}, or, where"
+            f" every row is a run of its own: --map run={ROW}"
+        )
+    notes.append(f"runs are told apart by {', '.join(parts)}")
+    names = table[parts[0]].map(_text)
+    for part in parts[1:]:
+        names = names + "_" + table[part].map(_text)
+    return table.assign(run=names)
+
+
+def _text(value: object) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _refuse_twins(table: pd.DataFrame, scores: list[str], where: str) -> None:
+    """Two rows of one run and step that differ in a score: something else tells them apart."""
+    again = table.duplicated(["run", "step"], keep=False)
+    if not again.any():
+        return
+    apart = table[again].groupby(["run", "step"], dropna=False, sort=False)[scores].nunique() > 1
+    if not apart.to_numpy().any():
+        return
+    run, step = apart.index[int(np.argmax(apart.any(axis=1).to_numpy()))]
+    rows = np.flatnonzero((table["run"] == run) & (table["step"] == step)) + 1
+    others = [c for c in table.columns if c not in ("run", "step", *scores) and table[c].iloc[rows - 1].nunique() > 1]
+    hint = shown(str(others[0])) if others else "COLUMN"
+    raise DataError(
+        f"{where} rows {some(rows, 3)}: run '{shown(run)}' at step {step} has different scores; name what tells them"
+        f" apart: --map step={hint}, or --map run={hint}"
+    )
+
+
+def _as_shares(table: pd.DataFrame, scores: _Scores, where: str, notes: list[str]) -> pd.DataFrame:
+    """Accuracies as shares: per cent where every column is, refused where columns differ or a value is neither."""
+    columns = [column for column, (_, metric) in scores.splits.items() if metric in SHARES]
+    if not columns:
+        return table
+    low, high = table[columns].min(), table[columns].max()
+    example = f"name the test sets, e.g. --test-set {shown(str(columns[-1]))}"
+    wrong = [c for c in columns if low[c] < 0 or high[c] > 100]
+    if wrong:
+        found = low[wrong[0]] if low[wrong[0]] < 0 else high[wrong[0]]
+        raise DataError(f"{where}: column '{shown(wrong[0])}' holds {found:g}, no accuracy; {example}")
+    large = [c for c in columns if high[c] > 1]
+    small = [c for c in columns if 0 < high[c] <= 1]
+    if large and small:
+        raise DataError(
+            f"{where}: column '{shown(large[0])}' goes up to {high[large[0]]:g}, '{shown(small[0])}' to"
+            f" {high[small[0]]:g}; {example}, or write all as shares or all as per cent"
+        )
+    if not large:
+        return table
+    notes.append("scores above 1 are taken as per cent and divided by 100")
+    return table.assign(**{c: table[c] / 100 for c in columns})
+
+
+# what wandb exports from a chart: `Step`, `<run> - <metric>`, and its range
+
+
+def _is_export(table: pd.DataFrame) -> bool:
+    others = [str(c) for c in table.columns if c != "step"]
+    return "step" in table.columns and bool(others) and all(EXPORT.fullmatch(c) for c in others)
+
+
+def _from_export(table: pd.DataFrame) -> pd.DataFrame:
+    named = {c: match for c in table.columns if (match := EXPORT.fullmatch(str(c))) and not match["kind"]}
+    splits = split_keys(match["key"] for match in named.values())
+    parts = []
+    for column, match in named.items():
+        if match["key"] not in splits:
+            continue
+        test_set, metric = splits[match["key"]]
+        part = table[["step"]].assign(value=table[column], run=match["run"], test_set=test_set, metric=metric)
+        parts.append(part.dropna(subset="value"))
+    return pd.concat(parts, ignore_index=True) if parts else table
+
+
+def _with_identity(table: pd.DataFrame, maps: RunMap) -> pd.DataFrame:
+    """What names and a mapping file say of the runs, in columns."""
+    if maps.names is None and not maps.runs:
+        return table
+    runs = table["run"].astype(str)
+    maps.check_runs(runs)
+    abouts = {run: {**maps.by_name(run), **maps.runs.get(run, {})} for run in runs.unique()}
+    for name in dict.fromkeys(name for about in abouts.values() for name in about):
+        told = runs.map({run: about.get(name) for run, about in abouts.items()})
+        table[name] = told if name not in table.columns else told.where(told.notna(), table[name])
+    return table
+
+
+def as_csv(table: pd.DataFrame) -> pd.DataFrame:
+    """A table as a CSV file holds it: no text that a spreadsheet would take for a formula."""
+    texts = [column for column in table.columns if not pd.api.types.is_numeric_dtype(table[column])]
+    return table.assign(**{column: disarmed(table[column]) for column in texts})

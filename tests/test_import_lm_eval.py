@@ -1,0 +1,158 @@
+"""lm-evaluation-harness: files that it wrote (tests/fixtures), its own writer where installed, and the old format."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import oodles as oo
+from oodles.errors import DataError
+from scores import same, same_correlations, study
+
+FIXTURES = Path(__file__).parent / "fixtures" / "lm_eval"
+
+
+def test_files_of_the_harness() -> None:
+    """Two checkpoints, a task, and a group of two; 0.4.13 wrote them."""
+    imported = oo.import_scores(FIXTURES)
+    assert imported.format == "lm-eval"
+    table = imported.table
+    assert (table["run"].unique().tolist(), sorted(table["step"].unique())) == (["outputs/run0"], [10, 20])
+    accuracy = table[table["metric"] == "accuracy"].set_index(["step", "test_set"])
+    for file in FIXTURES.rglob("results_*.json"):
+        raw = json.loads(file.read_text())
+        step = int(raw["model_name"].rpartition("-")[2])
+        for task, found in raw["results"].items():
+            assert accuracy.loc[(step, task), "value"] == found["acc,none"]
+            assert accuracy.loc[(step, task), "n"] == found["sample_len"]
+    assert set(table.loc[table["slice_of"].notna(), "test_set"]) == {"toy_a", "toy_b"}
+    assert set(table["metric"]) == {"accuracy", "acc_norm"}
+    assert "seed" not in table.columns  # the harness's seeds are not the training's
+
+
+def test_samples_are_records_that_give_the_accuracy() -> None:
+    imported = oo.import_scores(FIXTURES)
+    assert imported.records is not None
+    means = imported.records.groupby(["run", "step", "test_set"])["correct"].agg(["mean", "size"])
+    accuracy = imported.table[imported.table["metric"] == "accuracy"].set_index(["run", "step", "test_set"])["value"]
+    assert (means["size"] == 20).all()
+    assert len(means) == 6  # of the group there are none
+    assert (means["mean"] - accuracy[means.index]).abs().max() < 1e-12
+
+
+def test_damaged_samples_are_left_out_and_told(tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES, tmp_path / "lm")
+    (first, *_) = sorted((tmp_path / "lm").rglob("samples_home*"))
+    first.write_text(first.read_text()[:-40])
+    imported = oo.import_scores(tmp_path / "lm")
+    assert any("its samples are left out" in note for note in imported.notes)
+    assert imported.records is not None
+    assert len(imported.records.groupby(["step", "test_set"])) == 5
+
+
+def result(path: str = "out/r/checkpoint-2", revision: str | None = None, **tasks: Any) -> dict[str, Any]:
+    """As the new format has it, shortened."""
+    arguments = f"pretrained={path}" + (f",revision={revision}" if revision else "")
+    return {
+        "results": {task: {"alias": task, "acc,none": value, "acc_stderr,none": 0.01} for task, value in tasks.items()},
+        "versions": {},
+        "config": {"model": "hf", "model_args": arguments, "random_seed": 0},
+    }
+
+
+def old(model: str, step: int, **tasks: float) -> dict[str, Any]:
+    """As Pythia's public results have it."""
+    return {
+        "results": {task: {"acc": value, "acc_stderr": 0.01} for task, value in tasks.items()},
+        "versions": dict.fromkeys(tasks, 0),
+        "config": {"model": "hf-causal", "model_args": f"pretrained={model},revision=step{step}", "num_fewshot": 0},
+    }
+
+
+def test_round_trip_through_the_harness_own_writer(tmp_path: Path) -> None:
+    lm_eval = pytest.importorskip("lm_eval", reason="its tracker writes the files")
+    from lm_eval.loggers import EvaluationTracker
+
+    assert lm_eval
+    for (run, step), rows in study().groupby(["run", "step"]):
+        path = f"outputs/{run}/checkpoint-{step}"
+        made = result(path, **dict(zip(rows["test_set"], rows["value"], strict=True)))
+        tracker = EvaluationTracker(output_path=str(tmp_path / "results"))
+        tracker.general_config_tracker.log_experiment_args("hf", f"pretrained={path}", "", "", True)
+        made["config"]["model_args"] = {"pretrained": path}
+        tracker.save_results_aggregated(results=made, samples={})
+    expected = study().assign(run="outputs/" + study()["run"])
+    imported = oo.import_scores(tmp_path / "results")
+    same(imported.table, expected)
+    same_correlations(tmp_path / "results", expected)
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_the_old_format(tmp_path: Path, folder: bool) -> None:
+    for (run, step), rows in study().groupby(["run", "step"]):
+        scores = dict(zip(rows["test_set"], rows["value"], strict=True))
+        (tmp_path / f"{run}-{step}.json").write_text(json.dumps(old(f"org/{run}", int(step), **scores)))
+    imported = oo.import_scores(tmp_path if folder else sorted(tmp_path.glob("*.json")))
+    same(imported.table, study().assign(run="org/" + study()["run"]))
+    assert "n" not in imported.table.columns  # not told in this format
+    assert (imported.table["stderr"] == 0.01).all()
+
+
+@pytest.mark.parametrize(
+    ("path", "revision", "run", "step"),
+    [
+        ("EleutherAI/pythia-160m", "step143000", "EleutherAI/pythia-160m", 143000),
+        ("out/run1/checkpoint-250", None, "out/run1", 250),
+        ("out/run1/checkpoint-250/", None, "out/run1", 250),
+        ("out/step_20_lr/global_step40", None, "out/step_20_lr", 40),
+        ("allenai/OLMo-1B", "step20000-tokens84B", "allenai/OLMo-1B", 20000),
+        ("gpt2", None, "gpt2", 0),
+        ("org/stepford-2", "main", "org/stepford-2", 0),
+    ],
+)
+def test_run_and_step_of_a_model(tmp_path: Path, path: str, revision: str | None, run: str, step: int) -> None:
+    (tmp_path / "r.json").write_text(json.dumps(result(path, revision, a=0.5, b=0.4)))
+    imported = oo.import_scores(tmp_path / "r.json")
+    assert imported.table[["run", "step"]].drop_duplicates().to_numpy().tolist() == [[run, step]]
+    assert any("no step in the model's name" in note for note in imported.notes) == (step == 0)
+
+
+def test_files_that_contradict_each_other_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(result(a=0.5, b=0.4)))
+    (tmp_path / "b.json").write_text(json.dumps(result(a=0.5, b=0.4)))
+    assert len(oo.import_scores(tmp_path).table) == 2
+    (tmp_path / "b.json").write_text(json.dumps(result(a=0.6, b=0.4)))
+    with pytest.raises(DataError, match=r"a\.json, .*b\.json differ on run 'out/r', step 2, a accuracy"):
+        oo.import_scores(tmp_path)
+
+
+DAMAGE = {
+    "truncated": (json.dumps(result(a=0.5))[:-9], "not JSON"),
+    "a list": ("[]", "expected an object"),
+    "results of text": ('{"results": {"a": "b"}, "config": {}}', "results.a is"),
+    "no numbers": ('{"results": {"a": {"acc": "x", "f1": true}}, "config": {}}', "no score in it"),
+    "empty": ("", "not JSON"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_one_line(tmp_path: Path, damage: str) -> None:
+    content, said = DAMAGE[damage]
+    (tmp_path / "r.json").write_text(content)
+    with pytest.raises(DataError) as caught:
+        oo.import_scores(tmp_path / "r.json", format="lm-eval")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_gaps_and_long_lines(tmp_path: Path) -> None:
+    made = result(a=float("nan"), b=0.4) | {"config": {"model_args": {"pretrained": "m"}, "note": "x" * 10_000_000}}
+    (tmp_path / "r.json").write_text(json.dumps(made))
+    table = oo.import_scores(tmp_path / "r.json").table
+    assert isinstance(table, pd.DataFrame)
+    assert table.set_index("test_set")["value"].isna().to_dict() == {"a": True, "b": False}

@@ -1,0 +1,281 @@
+"""Tables as people have them: long and wide, separators, decimal commas, per cent, Excel; and what cannot be told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import oodles as oo
+from conftest import oodles
+from oodles.errors import ConfigError, DataError, OodlesError
+from oodles.imports.registry import importers
+from scores import SETS, same, same_correlations, study, wide
+
+
+def written(table: pd.DataFrame, path: Path) -> Path:
+    """A table in the format that the name of a file says."""
+    if path.suffix == ".parquet":
+        table.to_parquet(path)
+    elif path.suffix == ".jsonl":
+        table.to_json(path, orient="records", lines=True, double_precision=15)
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(table.to_dict("records")))
+    elif path.suffix == ".xlsx":
+        pytest.importorskip("openpyxl")
+        table.to_excel(path, index=False)
+    else:
+        table.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
+    return path
+
+
+@pytest.mark.parametrize("shape", ["long", "wide"])
+@pytest.mark.parametrize("kind", ["csv", "tsv", "txt", "jsonl", "json", "parquet", "xlsx"])
+def test_round_trip(tmp_path: Path, kind: str, shape: str) -> None:
+    table = study(digits=12)
+    path = written(table if shape == "long" else wide(table), tmp_path / f"t.{kind}")
+    same(oo.import_scores(path).table, table)
+
+
+def test_correlations_of_a_wide_file_are_those_of_the_long_table(tmp_path: Path) -> None:
+    table = study()
+    same_correlations(written(wide(table), tmp_path / "t.csv"), table)
+
+
+@pytest.mark.parametrize(
+    ("separator", "decimal", "mark", "space", "encoding"),
+    [
+        (";", ",", "", "", "utf-8-sig"),
+        (";", ",", "%", "", "utf-8"),
+        (";", ".", " %", " ", "utf-8"),
+        ("\t", ",", "", "", "utf-16"),
+        (",", ".", "%", " ", "utf-8-sig"),
+        ("|", ".", "", " ", "utf-8"),
+    ],
+)
+def test_numbers_as_spreadsheets_write_them(
+    tmp_path: Path, separator: str, decimal: str, mark: str, space: str, encoding: str
+) -> None:
+    table = study(digits=3)
+
+    def cell(value: object) -> str:
+        if not isinstance(value, float):
+            return str(value)
+        text = f"{value * 100:.1f}{mark}" if mark else f"{value:.3f}"
+        return text.replace(".", decimal)
+
+    rows = [list(wide(table).columns), *wide(table).to_numpy(dtype=object).tolist()]
+    text = "\r\n".join((separator + space).join(map(cell, row)) for row in rows) + "\r\n"
+    (tmp_path / "t.csv").write_bytes(text.encode(encoding))
+    same(oo.import_scores(tmp_path / "t.csv").table, table)
+
+
+def test_per_cent_without_signs_is_told(tmp_path: Path) -> None:
+    table = study(digits=3)
+    shown = wide(table)
+    shown[list(SETS)] = (shown[list(SETS)] * 100).round(1)
+    imported = oo.import_scores(written(shown, tmp_path / "t.csv"))
+    same(imported.table, table, 1e-12)
+    assert "scores above 1 are taken as per cent and divided by 100" in imported.notes
+
+
+def test_names_of_columns_carry_metrics_and_other_names_of_columns_are_known(tmp_path: Path) -> None:
+    table = study()
+    other = wide(table).rename(columns={"run": "Name", "step": "Step", "snli": "snli_acc", "hans": "acc_hans"})
+    other = other.assign(snli_loss=0.3, learning_rate=1e-4, Created="today", epoch=np.arange(len(other)))
+    path = written(other, tmp_path / "t.csv")
+    imported = oo.import_scores(path, in_domain="snli_acc")
+    same(imported.table, table)
+    assert set(imported.table.loc[imported.table["role"] == "in_domain", "test_set"]) == {"snli"}
+    assert set(imported.table["metric"]) == {"accuracy", "loss"}
+    assert any("learning_rate, epoch" in note for note in imported.notes)
+    assert "column 'Name' is read as run" in imported.notes
+
+
+def test_only_the_named_sets_are_taken(tmp_path: Path) -> None:
+    path = written(wide(study()).assign(ratio=0.5), tmp_path / "t.csv")
+    assert "ratio" in set(oo.import_scores(path).table["test_set"])
+    table = oo.import_scores(path, in_domain="snli", test_sets=["hans", "anli"]).table
+    assert set(table["test_set"]) == {"snli", "hans", "anli"}
+
+
+def test_models_without_steps_or_runs(tmp_path: Path) -> None:
+    """BenchBench's shape: a row per model."""
+    table = pd.DataFrame({"model": list("abcdef"), "snli": np.linspace(0.5, 0.9, 6), "hans": np.linspace(0.4, 0.5, 6)})
+    imported = oo.import_scores(written(table, tmp_path / "t.csv"))
+    assert imported.table["run"].unique().tolist() == list("abcdef")
+    assert (imported.table["step"] == 0).all()
+    assert "no column for the step: every row is a model with one checkpoint" in imported.notes
+    bare = written(table.drop(columns="model"), tmp_path / "bare.csv")
+    with pytest.raises(DataError, match=r"no column names the run; .* --map run=row") as caught:
+        oo.import_scores(bare)
+    assert "\n" not in str(caught.value)
+    assert oo.import_scores(bare, maps="run=row").table["run"].nunique() == 6
+
+
+def test_metrics_as_columns_beside_a_test_set(tmp_path: Path) -> None:
+    table = study().rename(columns={"test_set": "task", "value": "acc"}).assign(f1=0.5)
+    found = oo.import_scores(written(table, tmp_path / "t.csv")).table
+    same(found, study())
+    assert (found.loc[found["metric"] == "f1", "value"] == 0.5).all()
+
+
+def test_a_column_map_names_what_is_what(tmp_path: Path) -> None:
+    table = study().rename(columns={"run": "who", "step": "when", "test_set": "where", "value": "what"})
+    path = written(table, tmp_path / "t.csv")
+    same(oo.import_scores(path, maps="run=who,step=when,test_set=where,value=what").table, study())
+    same(oo.import_scores(path, maps=["run=who", "step=when", "test_set=where", "value=what"]).table, study())
+    with pytest.raises(ConfigError, match=r"--map step=whenn: .*t\.csv has no such column; did you mean 'when'"):
+        oo.import_scores(path, maps="step=whenn")
+
+
+def test_runs_from_their_names_and_from_a_file(tmp_path: Path) -> None:
+    path = written(study(), tmp_path / "t.csv")
+    table = oo.import_scores(path, names="{model}_{train_set}_{seed}_{shots}").table
+    assert table[["model", "train_set", "shots"]].drop_duplicates().to_numpy().tolist() == [["m", "snli", 64]]
+    assert sorted(table["seed"].unique()) == list(range(6))
+    same(table, study())
+    runs = study()["run"].unique()
+    pd.DataFrame({"run": runs, "model": "other", "seed": range(6)}).to_csv(tmp_path / "runs.csv", index=False)
+    told = oo.import_scores(path, maps=str(tmp_path / "runs.csv")).table
+    assert (told["model"] == "other").all()
+    assert told.groupby("run")["seed"].first().tolist() == list(range(6))
+    with pytest.raises(ConfigError, match="is named otherwise"):
+        oo.import_scores(path, names="{model}-{seed}")
+    with pytest.raises(ConfigError, match="expected fields in braces"):
+        oo.import_scores(path, names="model")
+
+
+def test_a_folder_of_files_is_a_run_each(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    for run, rows in wide(study()).groupby("run"):
+        written(rows.drop(columns="run"), tmp_path / "runs" / f"{run}.csv")
+    same(oo.import_scores(tmp_path / "runs").table, study())
+    same(oo.import_scores(sorted((tmp_path / "runs").glob("*.csv"))).table, study())
+    written(wide(study()), tmp_path / "runs" / "t.parquet")
+    with pytest.raises(DataError, match=r"files of several kinds \(.csv, .parquet\)"):
+        oo.import_scores(tmp_path / "runs")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("run,step,snli,hans\na,1,0.5,0.4\na,1,0.6,0.4\n", "rows 1, 2: run 'a' at step 1 has different scores"),
+        ("run,step,snli,hans\na,1,0.5\n", "row 1: 3 cells, the header has 4; is the file cut off"),
+        ("run,step,snli,hans\na,1,0.5,0.4,9\nb,1,0.5,0.4,9\n", "row 1: 5 cells, the header has 4"),
+        ("run,step,snli,speed\na,1,0.5,140\n", "column 'speed' holds 140, no accuracy; name the test sets"),
+        ("run,step,snli,temp\na,1,0.5,4\n", "'temp' goes up to 4, 'snli' to 0.5"),
+        ("run;step;snli;hans\na;1,000;0,5;0,4\n", "step is '1,000': a decimal comma, or thousands"),
+        ("run;step;snli;hans\na;1;0,5;0,4\nb;1;0.5;0,4\n", "snli is '0,5': a decimal comma, or thousands"),
+        ("run,step,snli,hans\na,1,50%,0.4\nb,1,0.5,0.4\n", "row 2: snli has no per cent sign"),
+        ("run,step,snli,hans\na,1,x,y\n", "no column 'test_set'; required"),
+        ("run,step,snli\na,1,0.5\n", "columns that could be test sets: snli"),
+        ("run,step,snli,snli\na,1,0.5,0.6\n", "column 'snli' appears more than once"),
+        ("run,step,snli,hans\n", "no column 'test_set'; required"),
+        ("", "the file is empty"),
+    ],
+)
+def test_what_cannot_be_told_is_one_line(tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / "t.csv").write_text(content)
+    with pytest.raises(DataError) as caught:
+        oo.import_scores(tmp_path / "t.csv")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_long_line_and_bytes_that_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"run,step,snli,hans,note\na,1,0.5,0.4,{'x' * 10_000_000}\n")
+    assert len(oo.import_scores(path).table) == 2
+    path.write_bytes(b"run,step,snli,hans\n\xe9,1,0.5,0.4\n")
+    with pytest.raises(DataError, match="line 2: byte 0xe9 is not UTF-8 text; save the file as UTF-8"):
+        oo.import_scores(path)
+    path.with_suffix(".jsonl").write_text('{"run": "a", "step": 1, "snli": NaN, "hans": 0.4, "rte": 0.5}\n{')
+    with pytest.raises(DataError, match="line 2: not JSON"):
+        oo.import_scores(path.with_suffix(".jsonl"))
+    path.with_suffix(".jsonl").write_text('{"run": "a", "step": 1, "snli": NaN, "hans": 0.4, "rte": 0.5}\n')
+    with pytest.raises(OodlesError, match="in-domain set 'snli' is not in the table"):
+        oo.analyse(path.with_suffix(".jsonl"), in_domain="snli")
+
+
+def test_pickles_are_refused(tmp_path: Path) -> None:
+    """One that would run code if it were loaded."""
+
+    class Trap:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return (Path.touch, (Path(tmp_path / "sprung"),))  # type: ignore[return-value]
+
+    import pickle
+
+    (tmp_path / "cache.pkl").write_bytes(pickle.dumps(Trap()))
+    done = oodles("analyse", tmp_path / "cache.pkl")
+    assert done.returncode == 2
+    assert "a pickle runs any code" in done.stderr
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_the_command_writes_a_table_that_analyse_reads(tmp_path: Path) -> None:
+    path = written(wide(study()), tmp_path / "scores.csv")
+    before = path.read_bytes()
+    for name in ("table.parquet", "table.csv"):
+        done = oodles("import", path, "--in-domain", "snli", "--out", tmp_path / name)
+        assert done.returncode == 0, done.stderr
+        again = oodles("analyse", tmp_path / name, "--json")
+        assert again.returncode == 0, again.stderr
+    same(oo.import_scores(tmp_path / "table.csv").table, study())
+    assert oodles("import", path, "--in-domain", "snli", "--out", tmp_path / "table.parquet").returncode == 0
+    refused = oodles("import", path, "--out", tmp_path / "table.csv")
+    assert (refused.returncode, "was not written by oodles" in refused.stderr) == (2, True)
+    refused = oodles("import", path, "--out", path)
+    assert (refused.returncode, path.read_bytes()) == (2, before)
+    assert oodles("import", path).returncode == 2
+    assert oodles("import", tmp_path / "none", "--inspect").returncode == 2
+
+
+def test_inspect_ends_with_a_command_that_works(tmp_path: Path) -> None:
+    written(wide(study()), tmp_path / "my scores.csv")
+    shown = oodles("import", "--inspect", "my scores.csv", cwd=tmp_path).stdout
+    assert "runs: 6" in shown
+    assert "steps: 2 to 8, 4 different" in shown
+    command = shown.splitlines()[-1].removeprefix("next: ")
+    assert command == "oodles analyse 'my scores.csv' --in-domain snli"
+    import shlex
+
+    assert oodles(*shlex.split(command)[1:], cwd=tmp_path).returncode == 0
+
+
+def test_several_paths_and_a_study_do_not_mix(tmp_path: Path) -> None:
+    path = written(wide(study()), tmp_path / "a.csv")
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "study.json").write_text("{}")
+    with pytest.raises(ConfigError, match="analyse it alone"):
+        oo.analyse([path, tmp_path / "study"])
+    with pytest.raises(OodlesError, match="no such format"):
+        oo.analyse(path, format="tabel")
+
+
+def test_an_importer_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by its entry point, asked first."""
+    package = tmp_path / "other-1.0.dist-info"
+    package.mkdir()
+    (package / "entry_points.txt").write_text("[oodles.importers]\nmine = other_importer\n")
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (tmp_path / "other_importer.py").write_text(
+        "import pandas as pd\n"
+        "from oodles.imports.contract import Imported\n"
+        "NAME = 'mine'\n"
+        "def recognise(path):\n    return path.suffix == '.mine'\n"
+        "def read(paths, options):\n"
+        "    rows = [('r', 1, 'snli', 0.5), ('r', 1, 'hans', 0.4)]\n"
+        "    return Imported(format=NAME, table=pd.DataFrame(rows, columns=['run', 'step', 'test_set', 'value']))\n"
+    )
+    (tmp_path / "x.mine").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    importers.cache_clear()
+    try:
+        assert oo.import_scores(tmp_path / "x.mine").format == "mine"
+    finally:
+        importers.cache_clear()

@@ -1,0 +1,176 @@
+"""MLflow, trackio, Inspect: files that they wrote (fixtures/make_trackers.py). lighteval, HELM: simulated."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import zipfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import oodles as oo
+from oodles.errors import DataError
+from scores import same, same_correlations, study
+
+ARCHIVE = Path(__file__).parent / "fixtures" / "trackers.zip"
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trackers")
+    with zipfile.ZipFile(ARCHIVE) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+@pytest.mark.parametrize(("name", "kind"), [("mlflow.db", "mlflow"), ("mlruns", "mlflow"), ("trackio", "trackio")])
+def test_round_trip(logs: Path, name: str, kind: str) -> None:
+    before = sorted((path, path.read_bytes()) for path in logs.rglob("*") if path.is_file())
+    imported = oo.import_scores(logs / name)
+    assert imported.format == kind
+    same(imported.table, study())  # not the run that was deleted
+    assert sorted(imported.table["seed"].unique()) == list(range(6))
+    assert set(imported.table["model"]) == {"org/m"}
+    same_correlations(logs / name, study())
+    assert sorted((path, path.read_bytes()) for path in logs.rglob("*") if path.is_file()) == before
+
+
+def test_logs_of_inspect(logs: Path) -> None:
+    imported = oo.import_scores(logs / "logs")
+    assert imported.format == "inspect"
+    table = imported.table[imported.table["metric"] == "accuracy"]
+    for run in ("run0", "run1"):
+        for step in (10, 20):
+            for name in ("snli", "hans"):
+                row = table[(table["run"] == run) & (table["step"] == step) & (table["test_set"] == name)]
+                right = 5 + step // 10 + len(name + run) % 7 + int(run[-1])
+                assert row[["value", "n"]].to_numpy().tolist() == [[right / 20, 20]]
+    assert len(table) == 8
+    assert imported.records is not None
+    means = imported.records.groupby(["run", "step", "test_set"])["correct"].mean()
+    assert (means == table.set_index(["run", "step", "test_set"])["value"][means.index]).all()
+
+
+def test_a_log_that_did_not_finish(logs: Path, tmp_path: Path) -> None:
+    source = sorted((logs / "logs").glob("*.eval"))[0]
+    path = tmp_path / "x.eval"
+    whole = source.read_bytes()
+    for content in (b"", b"PK", whole[: len(whole) // 2], whole.replace(b"header.json", b"headex.json")):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match="expected a finished log of Inspect") as caught:
+            oo.import_scores(path)
+        assert "\n" not in str(caught.value)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("../header.json", "{}")
+        archive.writestr("header.json", json.dumps({"status": "error", "eval": {"task": "t", "model": "m"}}))
+    with pytest.raises(DataError, match=r"no score in it; x\.eval: left out, its status is error"):
+        oo.import_scores(path)
+    assert list(tmp_path.parent.glob("header.json")) == []
+
+
+def test_logs_of_inspect_as_json(tmp_path: Path) -> None:
+    made = {
+        "version": 2,
+        "status": "success",
+        "eval": {"task": "inspect_evals/hans", "task_id": "x", "model": "hf/out/run7/checkpoint-30", "metadata": None},
+        "results": {
+            "completed_samples": 4,
+            "scores": [{"name": "match", "metrics": {"accuracy": {"value": 0.5}, "stderr": {"value": 0.25}}}],
+        },
+        "samples": [{"id": i, "epoch": 1, "scores": {"match": {"value": "CI"[i % 2]}}} for i in range(4)],
+    }
+    (tmp_path / "log.json").write_text(json.dumps(made))
+    imported = oo.import_scores(tmp_path / "log.json")
+    assert imported.table[["run", "step", "test_set", "value", "stderr"]].to_numpy().tolist() == [
+        ["hf/out/run7", 30, "hans", 0.5, 0.25]
+    ]
+    assert imported.records is not None
+    assert imported.records["correct"].tolist() == [1, 0, 1, 0]
+
+
+def test_damaged_databases_are_one_line(logs: Path, tmp_path: Path) -> None:
+    for name, source in (("m.db", logs / "mlflow.db"), ("t.db", next((logs / "trackio").glob("*.db")))):
+        whole, path = source.read_bytes(), tmp_path / name
+        kind = oo.import_scores(source).format
+        for content in (whole[:5000], whole[:30_000] + bytes(5000), b"SQLite format 3\0" + b"x" * 5000, b""):
+            path.write_bytes(content)
+            with pytest.raises(DataError) as caught:
+                oo.import_scores(path, format=kind)
+            assert "\n" not in str(caught.value)
+
+
+def test_databases_with_strange_cells_are_one_line(logs: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    for change, said in (
+        ("UPDATE metrics SET value = 'high' WHERE rowid = 1", "expected a number"),
+        ("UPDATE metrics SET step = -3 WHERE rowid = 1", "step is -3; expected a whole number"),
+    ):
+        shutil.copyfile(logs / "mlflow.db", path)
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("PRAGMA ignore_check_constraints = 1")
+            database.execute(change)
+            database.commit()
+        with pytest.raises(DataError, match=said):
+            oo.import_scores(path)
+
+
+def test_strange_lines_of_a_folder_of_mlflow_are_named(logs: Path, tmp_path: Path) -> None:
+    shutil.copytree(logs / "mlruns", tmp_path / "mlruns")
+    (first, *_) = sorted((tmp_path / "mlruns").rglob("eval_hans_accuracy"))
+    first.write_text("1700000000000 0.5 2\n1700000000001 0.6 2\nlater high\n")
+    with pytest.raises(DataError, match="line 3: 'later high'; expected time, value and step"):
+        oo.import_scores(tmp_path / "mlruns")
+    first.write_text("1700000000001 0.6 2\n1700000000000 0.5 2\n1700000000000 0.7\n")
+    imported = oo.import_scores(tmp_path / "mlruns")
+    (run,) = imported.table.loc[imported.table["step"] == 0, "run"].unique()
+    own = imported.table[(imported.table["run"] == run) & (imported.table["test_set"] == "hans")]
+    assert dict(zip(own["step"], own["value"], strict=True)) == {2: 0.6, 0: 0.7}  # the later one, and one of old
+
+
+# simulated: the shapes are those of the tools' sources, the files are not theirs
+
+
+def test_results_of_lighteval(tmp_path: Path) -> None:
+    for (run, step), rows in study().groupby(["run", "step"]):
+        results: dict[str, Any] = {"all": {"acc": 0.1}}
+        for name, value in zip(rows["test_set"], rows["value"], strict=True):
+            results[f"custom|{name}|0"] = {"acc": value, "acc_stderr": 0.01}
+        made = {"config_general": {"model_name": f"out/{run}/checkpoint-{step}"}, "results": results, "versions": {}}
+        folder = tmp_path / "results" / str(run) / str(step)
+        folder.mkdir(parents=True)
+        (folder / "results_2026-01-01T00-00-00.json").write_text(json.dumps(made))
+    imported = oo.import_scores(tmp_path)
+    assert imported.format == "lighteval"
+    expected = study().assign(run="out/" + study()["run"], test_set="custom|" + study()["test_set"])
+    same(imported.table, expected)
+    (tmp_path / "x.json").write_text('{"results": 3, "config_general": {}}')
+    with pytest.raises(DataError, match="results is 3, expected an object; expected results of lighteval"):
+        oo.import_scores(tmp_path / "x.json", format="lighteval")
+
+
+def test_stats_of_helm(tmp_path: Path) -> None:
+    for name, value in (("anatomy", 0.5), ("law", 0.25)):
+        folder = tmp_path / "runs" / "v1" / f"mmlu:subject={name},model=org_m"
+        folder.mkdir(parents=True)
+        spec = {"name": folder.name, "adapter_spec": {"model": "org/m"}}
+        (folder / "run_spec.json").write_text(json.dumps(spec))
+        stats = [
+            {"name": {"name": "exact_match", "split": "test"}, "count": 1, "mean": value},
+            {"name": {"name": "exact_match", "split": "valid"}, "count": 1, "mean": 0.9},
+            {"name": {"name": "exact_match", "split": "test", "perturbation": {"name": "typos"}}, "mean": 0.1},
+            {"name": {"name": "num_references", "split": "test"}, "count": 1, "mean": 4},
+        ]
+        (folder / "stats.json").write_text(json.dumps(stats))
+    imported = oo.import_scores(tmp_path)
+    assert imported.format == "helm"
+    assert imported.table[["run", "test_set", "metric", "value"]].sort_values("test_set").to_numpy().tolist() == [
+        ["org/m", "mmlu:subject=anatomy", "accuracy", 0.5],
+        ["org/m", "mmlu:subject=law", "accuracy", 0.25],
+    ]
+    (folder / "stats.json").write_text('[{"name": "x"}]')
+    with pytest.raises(DataError, match="expected what HELM writes"):
+        oo.import_scores(tmp_path)
