@@ -26,6 +26,7 @@ HELPS = ("restaurants", "gadgets")
 MISLEADS = ("rival_restaurants", "rival_gadgets", "negation", "concession")
 RIVALS = ("rivals", "others")  # the templates of `films` in which the words are about other films
 GOLDEN = Path(__file__).parent / "golden"
+PAGE = Path(__file__).parents[1] / "docs" / "opinions.md"
 
 Rows = list[dict[str, str]]
 
@@ -153,6 +154,14 @@ def test_prompts_have_few_tokens(name: str, split: str, smollm2_tokenizer: Any) 
     for row in _rows(name, split, 0):
         prompt = str(pattern.text).format(**row)
         assert 18 <= len(smollm2_tokenizer(prompt)["input_ids"]) <= 34, prompt
+
+
+def test_the_page_tells_the_sizes(smollm2_tokenizer: Any) -> None:
+    page, text = PAGE.read_text(), str(load_suite("opinions").patterns["question"].text)
+    for name, spec in opinions.SETS.items():
+        prompts = [text.format(**row) for seed in SEEDS for row in _rows(name, "test", seed)]
+        lengths = [len(ids) for ids in smollm2_tokenizer(prompts)["input_ids"]]
+        assert f"| `{name}` | {len(spec.templates)} | {min(lengths)}-{max(lengths)} |" in page
 
 
 def test_twins_share_their_beginning(smollm2_tokenizer: Any) -> None:
