@@ -30,6 +30,7 @@ MARKS = ("<!-- repetitions: begin -->", "<!-- repetitions: end -->")
 COLUMNS = ["run", "model", "train_set", "shots", "seed", "step", "test_set", "role", "metric", "value", "n", "chance"]
 METRICS = ("accuracy", "auc", "share:Yes", "share:No")
 CLEAR = 0.05
+NO_RECORDS = "no per-example records"  # true of what is kept here, not of the demo
 
 
 def seeds() -> dict[int, list[int]]:
@@ -84,13 +85,23 @@ def markdown() -> str:
         analysis = analysed(number)
         own = ", ".join(map(str, seeds()[number]))
         parts.append(f"**Repetition {number}** (seeds {own}). {analysis.verdicts[0].sentence}")
-        rows = [
-            f"| `{row.a}` and `{row.b}` | {row.r:.2f} [{row.low:.2f}, {row.high:.2f}] | {row.p_holm:.3f} |"
-            for row in clear_pairs(analysis).itertuples()
-        ]
-        if rows:
-            parts.append("\n".join(["| pair | r and interval | p, adjusted |", "|---|---|---|", *rows]))
+        parts.append(_pairs_told(analysis))
     return "\n\n".join([*parts, _last_step(), _costs()]) + "\n"
+
+
+def _pairs_told(analysis: Analysis) -> str:
+    """The clear pairs with their own caveats; those that all pairs share are said once, below."""
+    pairs = clear_pairs(analysis)
+    shared = set.intersection(*map(set, analysis.result.table["caveats"]))
+    shared = {said for said in shared if NO_RECORDS not in said}
+    rows = [
+        f"| `{row.a}` and `{row.b}` | {row.r:.2f} [{row.low:.2f}, {row.high:.2f}] | {row.p_holm:.3f} "
+        f"| {'; '.join(said for said in row.caveats if said not in shared and NO_RECORDS not in said) or 'none'} |"
+        for row in pairs.itertuples()
+    ]
+    head = ["| pair | r and interval | p, adjusted | caveats |", "|---|---|---|---|"] if rows else []
+    common = f"Of all pairs: {'; '.join(sorted(shared))}." if shared else ""
+    return "\n".join([*head, *rows, *([""] if rows else []), common]).strip()
 
 
 def _last_step() -> str:
