@@ -116,7 +116,7 @@ def assert_leaves_chance(table: pd.DataFrame) -> None:
 def test_each_repetition_is_the_demo_with_the_seeds_that_were_chosen_before(number: int) -> None:
     table, study = repetitions.scores(number), load_study("demo")
     assert sorted(table.seed.unique()) == repetitions.seeds()[number]
-    assert sorted(table.step.unique()) == sorted({0, *study.evaluation.steps, study.train.steps})
+    assert sorted(table.step.unique()) == sorted({0, *study.evaluation.steps, study.recipe.steps})
     assert set(table.test_set) == set(load_suite(study.suite).test_sets)
     assert tuple(table.shots.unique()) == study.shots
     assert set(table.loc[table.role == "ood", "n"]) == {study.evaluation.limit}
