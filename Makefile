@@ -21,7 +21,7 @@ export HASHES
 help:             ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
 
-demo: setup       ## fine-tune the embedded model, evaluate eight test sets, write runs/demo/report.html
+demo: setup       ## fine-tune the embedded model, evaluate seven test sets, write runs/demo/report.html
 	$(BIN)/oodles fetch $(MODEL)
 	$(BIN)/oodles demo
 

@@ -17,7 +17,7 @@ SLOW = {  # several processes, real training, whole sets: run by `make test-all`
     "test_budget.py": ["test_memory_of_a_real_model_is_near_what_is_measured", "test_the_dry_run_of_a_grown_study"],
     "test_correlate.py": ["test_a_million_rows", "test_strange_tables_give_an_answer"],
     "test_damage.py": ["test_what_may_be_deleted_stops_nothing"],
-    "test_demo.py": [""],
+    "test_demo.py": ["test_quick_demo"],
     "test_disk.py": ["test_a_log_fails_no_run", "test_what_the_libraries_make_of_a_full_disk"],
     "test_docs.py": [
         "test_the_shell_example_runs",

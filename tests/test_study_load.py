@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from oodles.errors import ConfigError
+from oodles.stats.resample import DESCRIPTIVE
 from oodles.study.load import load_study, shipped_studies
 
 GOOD = """
@@ -111,11 +112,10 @@ def test_missing_files_and_unknown_names(tmp_path: Path) -> None:
 def test_shipped_studies_load() -> None:
     assert {"demo", "quick"} <= set(shipped_studies())
     demo = load_study("demo")
-    assert len(demo.seeds) >= 3
+    assert len(demo.seeds) >= DESCRIPTIVE  # as many as a test needs
     assert demo.evaluation.limit is not None
-    assert demo.evaluation.limit >= 100
-    assert demo.evaluation.limit_in_domain is not None
-    assert demo.evaluation.limit_in_domain >= 200
+    assert demo.evaluation.limit >= 32
+    assert demo.evaluation.limit_in_domain is None
 
 
 def test_a_data_seed_of_more_than_64_bits_is_refused(tmp_path: Path) -> None:

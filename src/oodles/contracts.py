@@ -110,7 +110,7 @@ class Fallback:
 class Source:
     """The source of a set's rows: exactly one of generator, file and hub is set."""
 
-    generator: str | None = None  # "mini"
+    generator: str | None = None  # "mini" or "opinions"
     file: str | None = None  # .parquet, .csv, .tsv or .jsonl, relative to the suite file
     hub: str | None = None  # a dataset id
     config: str | None = None

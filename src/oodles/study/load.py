@@ -70,7 +70,7 @@ def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
     Examples
     --------
     >>> load_study("demo").suite
-    'mini'
+    'opinions'
     >>> load_study("demo", ["grid.seeds=[7]"]).seeds
     (7,)
     """

@@ -25,11 +25,12 @@ from oodles.contracts import DataSet, Example, Suite, content_hash
 from oodles.disk import cache_dir
 from oodles.errors import DataError, nearest
 from oodles.files import ABSENT, SUFFIXES, Rows, as_rows, read_file
-from oodles.suite import mini
+from oodles.suite import mini, opinions
 from oodles.suite.hub import Provenance, bring, matches, provenance_of
 from oodles.suite.stand_ins import STAND_IN, make_rows, stand_in_for
 
-KEPT_SETS = 32  # sets held in memory, so that a study of many runs reads each set once
+KEPT_SETS = 32  # sets held in memory, so that a study of many runs reads each once
+GENERATORS = {"mini": mini.generate, "opinions": opinions.generate}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,15 +181,15 @@ def _generate(data: DataSet, where: str) -> Rows:
     source = data.source
     if source.generator == STAND_IN:
         return as_rows(make_rows(data), "generator stand-in")
-    if source.generator != "mini":
-        raise DataError(f"{where}: no generator '{source.generator}'; {nearest(str(source.generator), ['mini'])}")
-    return _generate_mini(data.name, source.split or "test", source.seed, where)
+    if source.generator not in GENERATORS:
+        raise DataError(f"{where}: no generator '{source.generator}'; {nearest(str(source.generator), GENERATORS)}")
+    return _generate_rows(source.generator, data.name, source.split or "test", source.seed, where)
 
 
 @lru_cache(maxsize=32)
-def _generate_mini(name: str, split: str, seed: int, where: str) -> Rows:
+def _generate_rows(generator: str, name: str, split: str, seed: int, where: str) -> Rows:
     try:
-        return as_rows(mini.generate(name, split, seed), f"generator mini, seed {seed}")
+        return as_rows(GENERATORS[generator](name, split, seed), f"generator {generator}, seed {seed}")
     except ValueError as error:
         raise DataError(f"{where}: {error}") from None
 

@@ -7,7 +7,8 @@ Try it::
 
 from random import Random
 
-from oodles.suite.mini.words import Item, item, listed, named, namesakes
+from oodles.suite.generated import Item
+from oodles.suite.mini.words import item, listed, named, namesakes
 
 THINGS = ("trophy", "violin", "lamp", "statue", "doll", "clock", "vase", "bowl", "helmet", "camera", "cake", "toy")
 CONTAINERS = ("box", "suitcase", "bag", "basket", "drawer", "chest", "trunk", "case")

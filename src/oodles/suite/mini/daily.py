@@ -7,7 +7,8 @@ Each template also gives a neutral hypothesis, something the scene leaves open. 
 
 from random import Random
 
-from oodles.suite.mini.words import ADULTS, CHILDREN, COLOURS, Item, article, listed, named, someone, twin, two
+from oodles.suite.generated import Item
+from oodles.suite.mini.words import ADULTS, CHILDREN, COLOURS, article, listed, named, someone, twin, two
 
 # Any two of these exclude each other: what one does, how else one can say it, where it happens.
 ACTIVITIES = (

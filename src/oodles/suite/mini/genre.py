@@ -7,7 +7,8 @@ Try it::
 
 from random import Random
 
-from oodles.suite.mini.words import COLOURS, DAYS, NAMES, NUMBERS, Item, item, named, twin, two
+from oodles.suite.generated import Item
+from oodles.suite.mini.words import COLOURS, DAYS, NAMES, NUMBERS, item, named, twin, two
 
 PRESENTS = ("scarf", "hat", "jacket", "sweater", "ring", "shirt", "coat", "belt")
 VEGETABLES = ("onions", "carrots", "beans", "potatoes", "mushrooms", "tomatoes", "peppers", "peas", "leeks")

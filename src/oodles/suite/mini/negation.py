@@ -7,8 +7,9 @@ Try it::
 
 from random import Random
 
+from oodles.suite.generated import Item
 from oodles.suite.mini.word_order import CITIES
-from oodles.suite.mini.words import NAMES, NUMBERS, WOMEN, Item, item, named, twin, two
+from oodles.suite.mini.words import NAMES, NUMBERS, WOMEN, item, named, twin, two
 
 COUNTED = ("apples", "cups", "pears", "coins", "spoons", "books", "eggs", "plates", "keys", "pens")
 SPOTS = ("in the box", "on the table", "in the bag", "on the shelf", "in the drawer")

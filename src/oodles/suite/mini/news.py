@@ -7,7 +7,8 @@ Try it::
 
 from random import Random
 
-from oodles.suite.mini.words import DAYS, NAMES, NUMBERS, Item, item, listed, named, two
+from oodles.suite.generated import Item
+from oodles.suite.mini.words import DAYS, NAMES, NUMBERS, item, listed, named, two
 
 # A detail: a pattern, the value that the report gives, and one of the same kind that it does not give there.
 Detail = tuple[str, tuple[str, str]]

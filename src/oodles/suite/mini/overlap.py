@@ -7,7 +7,8 @@ Try it::
 
 from random import Random
 
-from oodles.suite.mini.words import Item, item, listed, named, two
+from oodles.suite.generated import Item
+from oodles.suite.mini.words import item, listed, named, two
 
 ROLES = listed(
     """

@@ -8,7 +8,8 @@ Try it::
 from collections.abc import Sequence
 from random import Random
 
-from oodles.suite.mini.words import Item, item, listed, named, two
+from oodles.suite.generated import Item
+from oodles.suite.mini.words import item, listed, named, two
 
 CLASSES = {
     "mammals": "feed their young with milk",

@@ -7,8 +7,9 @@ Try it::
 
 from random import Random
 
+from oodles.suite.generated import Item
 from oodles.suite.mini.overlap import DID, DID_TO, ROLES, some_roles
-from oodles.suite.mini.words import DAYS, NAMES, Item, item, named, two
+from oodles.suite.mini.words import DAYS, NAMES, item, named, two
 
 CITIES = ("Rome", "Paris", "London", "Berlin", "Madrid", "Vienna", "Moscow", "Boston", "Chicago", "Tokyo", "Dublin")
 TIMES = ("in the morning", "at noon", "last week", "after lunch", "on Sunday", "in the evening")

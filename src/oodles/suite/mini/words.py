@@ -9,19 +9,11 @@ Try it::
     python -c "from random import Random; from oodles.suite.mini.daily import DAILY; print(DAILY['weather'](Random(0)))"
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One premise with one hypothesis per label."""
-
-    premise: str
-    yes: str
-    no: str
-    neutral: str = ""  # only in the in-domain set
+from oodles.suite.generated import Item, Template
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +26,7 @@ class Someone:
     himself: str
 
 
-Template = Callable[[Random], Item]
-Telling = tuple[str, str]  # a premise and the hypothesis that follows from it, but not from the other version
+Telling = tuple[str, str]  # a premise and the hypothesis that follows from it, but not from the other telling
 
 
 def listed(text: str) -> tuple[str, ...]:
