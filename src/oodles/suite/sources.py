@@ -29,7 +29,7 @@ from oodles.suite import mini, opinions
 from oodles.suite.hub import Provenance, bring, matches, provenance_of
 from oodles.suite.stand_ins import STAND_IN, make_rows, stand_in_for
 
-KEPT_SETS = 32  # sets held in memory, so that a study of many runs reads each once
+KEPT_SETS = 32  # sets held in memory, so that a study of many runs reads each set once
 GENERATORS = {"mini": mini.generate, "opinions": opinions.generate}
 
 
