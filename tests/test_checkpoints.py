@@ -122,7 +122,10 @@ def test_a_broken_adapter_among_good_ones_is_named_and_the_others_are_scored(tra
     assert done.returncode == 1, done.stderr
     told = [line for line in done.stderr.splitlines() if line.startswith("failed: ")]
     assert len(told) == 1
-    assert f"step {steps[0]}: {torn.parent}: the adapter is damaged: {torn.name} is not as it was written" in told[0]
+    assert (
+        f"step {steps[0]}: {torn.parent}: the adapter is damaged: {torn.name} has changed since it was written"
+        in told[0]
+    )
     assert set(read_runs(tmp_path / "out").step) == set(steps[1:])
     shutil.copyfile(source.adapter(steps[0]) / torn.name, torn)
     assert oodles(*arguments).returncode == 0  # mended: only that one is scored now

@@ -184,8 +184,8 @@ def test_changed_data_are_not_mixed_with_earlier_scores(
     before = {p: p.read_bytes() for p in (folder / "out").rglob("*") if p.is_file()}
     done = oodles("run", folder / "study.toml", "--out", folder / "out", *more, cwd=folder)
     assert done.returncode == 2
-    assert "test set 'far' was" in done.stderr
-    assert "its data, labels or slices differ" in done.stderr
+    assert "test set 'far' differs from earlier runs (" in done.stderr
+    assert "its data, labels or slices changed" in done.stderr
     assert {p: p.read_bytes() for p in (folder / "out").rglob("*") if p.is_file()} == before
 
 
