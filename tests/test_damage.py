@@ -86,7 +86,7 @@ def test_a_damaged_checkpoint_is_dropped(file: str, harm: str, tmp_path: Path) -
         path.write_bytes(path.read_bytes()[:-9])
     assert last_checkpoint(folder) == folder.checkpoints / "4"
     assert [p.name for p in checkpoints(folder)] == ["4"]
-    assert "checkpoint 6 is damaged, and dropped: " in folder.log.read_text()
+    assert "dropped damaged checkpoint 6: " in folder.log.read_text()
     assert file in folder.log.read_text() or (file, harm) == ("manifest.json", "flipped")  # it may name another
 
 
@@ -105,7 +105,7 @@ def test_a_run_with_a_damaged_checkpoint_ends_as_if_undisturbed(file: str, toy_s
     run(load_study(toy_study, LONG), tmp_path / "new")
     same(tmp_path / "out", tmp_path / "new")
     assert folder.scores.read_text().startswith(before)
-    assert f"checkpoint 4 is damaged, and dropped: {file} is " in folder.log.read_text()
+    assert f"dropped damaged checkpoint 4: {file} " in folder.log.read_text()
 
 
 # adapters
@@ -173,7 +173,7 @@ def test_an_outcome_is_not_done_while_evaluations_are_missing(
     monkeypatch.setattr(runner, "_complete", lambda *_: None)
     outcome = run(load_study(toy_study, ONE), tmp_path / "out")
     assert not outcome.done
-    assert "step 0, test set 'away' is still not evaluated, of 12 that are missing" in outcome.refused[0][1]
+    assert "still lacks 12 of its evaluations, the first at step 0 on test set 'away'" in outcome.refused[0][1]
 
 
 def test_missing_records_are_counted_at_a_shared_step_0_too(toy_study: Path, tmp_path: Path) -> None:
