@@ -363,7 +363,7 @@ def test_a_model_that_is_not_here_is_counted_by_characters(toy_study: Path, tmp_
     assert away.gpus == ()
     assert math.isnan(away.runs[0].cost.arithmetic)
     (note,) = away.notes
-    assert note.startswith("none: tokens are estimated, 4.3 characters each")
+    assert note.startswith("none: the model is not available; tokens are estimated, 4.3 characters each")
     cost = away.runs[0].cost
     characters = sum(len(p.text) for p in _prompts(toy_study))
     assert cost.prompt_tokens == pytest.approx(4 * characters / 4.3, rel=0.01)
@@ -382,7 +382,7 @@ def test_a_preset_out_of_reach_is_told_from_its_shipped_config(toy_study: Path) 
     """Arithmetic and memory are those of the config; only the tokens are estimated."""
     budget = budget_of(expand(load_study(toy_study, ['grid.models=["opt-125m"]'])))
     config, tokens = budget.notes
-    assert config.startswith("opt-125m: arithmetic and memory follow from the config shipped with oodles")
+    assert config.startswith("opt-125m: arithmetic and memory are estimated from the config shipped with oodles")
     assert tokens.startswith("opt-125m: tokens are estimated, 4.3 characters each (SmolLM2's tokenizer: 4.0 to 5.1")
     run = budget.runs[0]
     assert run.memory is not None
@@ -452,7 +452,7 @@ def test_the_paper_is_told_without_network_and_data(tmp_path: Path, monkeypatch:
     dry = oodles("run", "paper", *PAPER, "--out", out, "--dry-run", "--json")
     assert dry.returncode == 0, dry.stderr
     told = json.loads(dry.stdout)
-    assert any("not here; as many prompts as the suite declares" in note for note in told["notes"])
+    assert any("data not available; estimated from the suite's declared counts" in note for note in told["notes"])
     assert len(told["runs"]) == 12
     first = told["runs"][0]
     assert first["prompts"] == 8 * 57346  # at 8 points; the sizes of docs/nli.md

@@ -74,7 +74,7 @@ def test_a_single_model_gives_an_ordinary_run(trained: Path, tmp_path: Path) -> 
     out = tmp_path / "out"
     done = oodles("score", "--model", TINY, "--suite", trained / "suite.toml", "--in-domain", "home", "--out", out)
     assert done.returncode == 0, done.stderr
-    assert "4 evaluations scored, 0 there before" in done.stdout
+    assert "4 evaluations scored, 0 scored earlier" in done.stdout
     run = f"{TINY}_home"
     table = read_runs(out)
     assert set(table["run"]) == {run}
@@ -86,7 +86,7 @@ def test_a_single_model_gives_an_ordinary_run(trained: Path, tmp_path: Path) -> 
         wanted = {k: v for k, v in values(study, first, name).items() if k[0] == 0}
         assert values(table, run, name) == pytest.approx(wanted, nan_ok=True)
     again = oodles("score", "--model", TINY, "--suite", trained / "suite.toml", "--in-domain", "home", "--out", out)
-    assert "0 evaluations scored, 4 there before" in again.stdout
+    assert "0 evaluations scored, 4 scored earlier" in again.stdout
 
 
 def test_checkpoints_become_a_trajectory(trained: Path, tmp_path: Path) -> None:
@@ -122,7 +122,10 @@ def test_a_broken_adapter_among_good_ones_is_named_and_the_others_are_scored(tra
     assert done.returncode == 1, done.stderr
     told = [line for line in done.stderr.splitlines() if line.startswith("failed: ")]
     assert len(told) == 1
-    assert f"step {steps[0]}: {torn.parent}: the adapter is damaged: {torn.name} is not as it was written" in told[0]
+    assert (
+        f"step {steps[0]}: {torn.parent}: the adapter is damaged: {torn.name} has changed since it was written"
+        in told[0]
+    )
     assert set(read_runs(tmp_path / "out").step) == set(steps[1:])
     shutil.copyfile(source.adapter(steps[0]) / torn.name, torn)
     assert oodles(*arguments).returncode == 0  # mended: only that one is scored now
@@ -219,7 +222,7 @@ def test_a_killed_scorer_goes_on_and_gives_the_same(trained: Path, tmp_path: Pat
     assert held >= 2
     done = oodles(*arguments)
     assert done.returncode == 0, done.stderr
-    assert f"{held} there before" in done.stdout
+    assert f"{held} scored earlier" in done.stdout
     assert scores.scores.read_bytes().startswith(before)
     for test_set in ("home", "away", "far", "late"):
         assert same_records(out, trained / "four", name, test_set)

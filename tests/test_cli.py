@@ -70,7 +70,7 @@ def test_a_sampled_in_domain_set_is_a_caveat(toy_study: Path) -> None:
         (["check", "STUDY", "--set", "grid.shots=[64]"], "lower shots"),
         (["check", "STUDY", "--set", 'grid.models=["HERE"]'], "no config.json; expected a model folder"),
         (["check", "STUDY", "--set", "train.schedule=weird"], "schedule is 'weird', expected one of linear, cosine"),
-        (["run", "STUDY", "--dry-run", "--out", "."], "not empty and no oodles study"),
+        (["run", "STUDY", "--dry-run", "--out", "."], "holds files that are not an oodles study"),
         (["suites", "mni"], "did you mean 'mini'?"),
         (["fetch", "smolm2-135m-q4"], "did you mean 'smollm2-135m-q4'?"),
         (["status", "HERE"], "no study.json"),

@@ -86,7 +86,7 @@ def test_a_damaged_checkpoint_is_dropped(file: str, harm: str, tmp_path: Path) -
         path.write_bytes(path.read_bytes()[:-9])
     assert last_checkpoint(folder) == folder.checkpoints / "4"
     assert [p.name for p in checkpoints(folder)] == ["4"]
-    assert "checkpoint 6 is damaged, and dropped: " in folder.log.read_text()
+    assert "dropped damaged checkpoint 6: " in folder.log.read_text()
     assert file in folder.log.read_text() or (file, harm) == ("manifest.json", "flipped")  # it may name another
 
 
@@ -105,7 +105,7 @@ def test_a_run_with_a_damaged_checkpoint_ends_as_if_undisturbed(file: str, toy_s
     run(load_study(toy_study, LONG), tmp_path / "new")
     same(tmp_path / "out", tmp_path / "new")
     assert folder.scores.read_text().startswith(before)
-    assert f"checkpoint 4 is damaged, and dropped: {file} is " in folder.log.read_text()
+    assert f"dropped damaged checkpoint 4: {file} " in folder.log.read_text()
 
 
 # adapters
@@ -118,7 +118,9 @@ def test_a_damaged_adapter_is_refused_and_trained_again_when_removed(toy_study: 
     adapter = run_folders(out)[0].adapter(2)
     flip(adapter / "adapter_model.safetensors")
     before = {path: path.read_bytes() for path in (out / "runs").rglob("*.parquet")}
-    told = f"{adapter}: the adapter is damaged: adapter_model.safetensors is not as it was written; restore it, or"
+    told = (
+        f"{adapter}: the adapter is damaged: adapter_model.safetensors has changed since it was written; restore it, or"
+    )
     verify = oodles("run", toy_study, "--set", "grid.seeds=[0]", "--set", "eval.limit=8", "--out", out, "--verify")
     grown = oodles("run", toy_study, "--set", "grid.seeds=[0]", "--out", out)  # no limit: all of every set
     added = oodles("score", "--runs", out, "--suite", suite, "--add-test-set", "far", "--limit", "12")
@@ -142,7 +144,7 @@ def test_an_adapter_of_ours_is_checked_by_score(toy_study: Path, tmp_path: Path)
     flip(adapter / "adapter_model.safetensors")
     refused = oodles(*command, "--out", tmp_path / "b")
     assert refused.returncode == 2
-    assert f"{adapter}: the adapter is damaged: adapter_model.safetensors is not as" in refused.stderr
+    assert f"{adapter}: the adapter is damaged: adapter_model.safetensors has changed" in refused.stderr
 
 
 # records
@@ -171,7 +173,7 @@ def test_an_outcome_is_not_done_while_evaluations_are_missing(
     monkeypatch.setattr(runner, "_complete", lambda *_: None)
     outcome = run(load_study(toy_study, ONE), tmp_path / "out")
     assert not outcome.done
-    assert "step 0, test set 'away' is still not evaluated, of 12 that are missing" in outcome.refused[0][1]
+    assert "still lacks 12 of its evaluations, the first at step 0 on test set 'away'" in outcome.refused[0][1]
 
 
 def test_missing_records_are_counted_at_a_shared_step_0_too(toy_study: Path, tmp_path: Path) -> None:
@@ -301,12 +303,14 @@ def test_every_flipped_bit_of_a_spec_is_noticed(toy_study: Path, tmp_path: Path)
     changed = [place for place in unnoticed if whole[place : place + 1].strip()]
     assert not changed
     folder.spec.write_bytes(whole.replace(b'"limit": null', b'"limit": 1234'))  # no part of the id
-    with pytest.raises(StoreError, match=r"no scores that can be read; .*left out.*spec\.json: not as it was written"):
+    with pytest.raises(
+        StoreError, match=r"no scores that can be read; .*skipped: .*spec\.json: changed since it was written"
+    ):
         read_runs(tmp_path / "out")
     before = folder.scores.read_bytes()
     refused = oodles("run", toy_study, "--set", "grid.seeds=[0]", "--out", tmp_path / "out")
     assert refused.returncode == 2
-    assert f"{folder.spec}: not as it was written; restore the file, or remove {folder.path}" in refused.stderr
+    assert f"{folder.spec}: changed since it was written; restore the file, or remove {folder.path}" in refused.stderr
     assert folder.scores.read_bytes() == before
 
 
@@ -326,9 +330,12 @@ def test_a_run_without_its_spec_is_named_and_kept(finished: bool, toy_study: Pat
         refused = oodles(*command, "--out", out)
         assert refused.returncode == 2
         assert f"{folder.path}: has scores, but no spec.json; restore the file, or remove" in refused.stderr
-    assert f"note: {folder.path}: left out, it has scores, but no spec.json" in oodles("analyse", out).stderr
+    assert (
+        f"note: {folder.path}: skipped: it has scores but no spec.json; restore the file"
+        in oodles("analyse", out).stderr
+    )
     reported = oodles("report", out, "--out", tmp_path / "report.html")
-    assert f"note: {folder.path}: left out" in reported.stderr
+    assert f"note: {folder.path}: skipped: " in reported.stderr
     assert folder.scores.read_bytes() == before
 
 

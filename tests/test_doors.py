@@ -133,7 +133,7 @@ def test_a_user_without_a_name_or_home(table: Path, toy_study: Path, tmp_path: P
     done = apart(f"{python} analyse {table}", HOME="", XDG_CACHE_HOME="")
     assert done.returncode == 0, done.stderr
     done = apart(f"{python} run {toy_study} --out {tmp_path / 'out'}", HOME="", XDG_CACHE_HOME="", OODLES_CACHE="")
-    one_line(done, "no home folder is known here; set HOME, or OODLES_CACHE")
+    one_line(done, "no home folder; set HOME, or set OODLES_CACHE to a folder for models")
 
 
 def test_a_full_cache(tmp_path: Path) -> None:

@@ -606,7 +606,7 @@ def test_a_download_has_bounds(target: Path, online: None, monkeypatch: pytest.M
         fallback = Fallback(url=f"{server.url}/files/long.tsv", sha256="0" * 64, columns={"a": "a"})
         source = Source(hub="./none", split="test", fallback=fallback)
         monkeypatch.setattr(hub, "MAX_BYTES", 999)
-        with pytest.raises(DataError, match=r"long.tsv: larger than 0.0 MB, the most that is fetched"):
+        with pytest.raises(DataError, match=r"long.tsv: larger than the limit of 0.0 MB"):
             bring(source, target, "toy/a", silent)
     with socket.create_server(("127.0.0.1", 0)) as mute:  # takes the call and says nothing
         monkeypatch.setattr(hub, "STALL", 0.2)

@@ -96,11 +96,11 @@ def test_finished_runs_are_skipped_and_a_study_can_grow(toy_study: Path, tmp_pat
 
 def test_another_recipe_under_the_same_name_is_refused(toy_study: Path, tmp_path: Path) -> None:
     run(load_study(toy_study, ["grid.seeds=[0]"]), tmp_path / "out")
-    with pytest.raises(StoreError, match="under the same name"):
+    with pytest.raises(StoreError, match="but the study's run of this name is"):
         run(load_study(toy_study, ["grid.seeds=[0]", "train.learning_rate=0.5"]), tmp_path / "out")
     with pytest.raises(StoreError, match="holds study 'toy'"):
         run(load_study(toy_study, ["name=other"]), tmp_path / "out")
-    with pytest.raises(StoreError, match="not empty and no oodles study"):
+    with pytest.raises(StoreError, match="holds files that are not an oodles study"):
         run(load_study(toy_study), toy_study.parent)
     assert not (toy_study.parent / ".lock").exists()
 

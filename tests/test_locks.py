@@ -46,7 +46,7 @@ def test_a_living_holder_is_respected_and_a_killed_one_is_not(tmp_path: Path) ->
     assert held.process == process.pid
     assert held.state == "alive"
     assert is_held(path)
-    with pytest.raises(StoreError, match=f"process {process.pid} on .* is writing there"), holding(path):
+    with pytest.raises(StoreError, match=f"locked by process {process.pid} on .*; wait for it"), holding(path):
         pass
     process.kill()
     process.wait()
@@ -138,7 +138,7 @@ def test_nothing_is_waited_for_or_followed(tmp_path: Path) -> None:
     target.write_text(json.dumps(asdict(replace(Holder.me(), start="1"))))  # a dead lock
     link.symlink_to(target)
     for path in (pipe, link, tmp_path):
-        with pytest.raises(StoreError, match="if nobody writes here, remove it"):
+        with pytest.raises(StoreError, match="remove the file if no process writes here"):
             take(path)
     assert read_lock(target) is not None
 

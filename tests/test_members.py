@@ -48,7 +48,7 @@ def test_another_set_under_the_same_name_is_refused(study: StudyFolder, change: 
     keep_members(study, [AWAY])
     check_members(study, [AWAY])
     before = study.file.read_bytes()
-    with pytest.raises(StoreError, match=f"test set 'away' was {AWAY.identity} in earlier runs"):
+    with pytest.raises(StoreError, match=rf"test set 'away' differs from earlier runs \({AWAY.identity}, now"):
         keep_members(study, [replace(AWAY, **change)])  # type: ignore[arg-type]
     assert study.file.read_bytes() == before
 

@@ -96,7 +96,7 @@ def test_a_hub_out_of_reach_is_told_within_seconds_and_in_whole_sentences(tmp_pa
             env = {**os.environ, "HF_ENDPOINT": hub, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path)}
             command = [sys.executable, "-c", NO_NETWORK]
             done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
-            ends = ["in the cache; check the network, or give the model's folder"] * 2
+            ends = ["and the cache has no complete copy; check the network, or pass the model's folder"] * 2
             ends.append(f"{ends[0]}; or set [train] precision (--precision) to fp32, bf16 or fp16")
             for line, most, end in zip(done.stdout.splitlines(), (20, 5, 5), ends, strict=True):  # it is asked once
                 seconds, told = line.split(" ", 1)

@@ -26,7 +26,7 @@ def test_a_report_does_not_replace_the_table(table: Path) -> None:
     before = table.read_bytes()
     done = oodles("report", table, "--out", table)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert "table.csv: is there and was not written by oodles" in done.stderr
+    assert "table.csv: exists and was not written by oodles" in done.stderr
     assert table.read_bytes() == before
 
 
@@ -35,7 +35,7 @@ def test_results_do_not_replace_the_table(table: Path) -> None:
     for given in (table, table.parent / "." / "table.csv"):
         done = oodles("analyse", given, "--out", ".", cwd=table.parent)
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-        assert "table.csv: is read, so it cannot be written too" in done.stderr
+        assert "table.csv: is an input of this command, so it cannot be overwritten" in done.stderr
     assert table.read_bytes() == before
     assert [p.name for p in table.parent.iterdir()] == ["table.csv"]
     other = table.with_name("mine.csv")
@@ -50,7 +50,7 @@ def test_results_do_not_replace_the_results_they_are_made_from(table: Path) -> N
     out = table.parent / "results"
     assert oodles("analyse", table, "--out", out).returncode == 0
     assert oodles("analyse", table, "--out", out).returncode == 0  # ours: replaced
-    assert "is read" in oodles("analyse", out / "table.csv", "--out", out).stderr
+    assert "is an input of this command" in oodles("analyse", out / "table.csv", "--out", out).stderr
 
 
 def test_results_that_were_cut_short_are_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,9 +80,9 @@ def test_what_is_there_must_be_ours(tmp_path: Path, toy_suite: Path) -> None:
     mine.write_text("mine")
     with pytest.raises(StoreError, match="was not written by oodles"):
         check_target(mine, lambda _: False)
-    with pytest.raises(StoreError, match="no plain file"):
+    with pytest.raises(StoreError, match="exists and is not a regular file"):
         check_target(tmp_path, lambda _: True)
-    with pytest.raises(StoreError, match="no plain file"):
+    with pytest.raises(StoreError, match="exists and is not a regular file"):
         check_target(Path(os.devnull), lambda _: True)
     done = oodles("check", "--suite", toy_suite, "--pin", toy_suite)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
@@ -119,5 +119,5 @@ def test_a_refused_score_leaves_nothing(toy_suite: Path, tiny_model: Path) -> No
     (folder / "full").mkdir()
     (folder / "full" / "mine.txt").write_text("")
     given = (*given[:-3], folder / "full", "--run", "one")
-    assert "not empty and no oodles study" in oodles(*given, "--model", "tiny-llama-untrained").stderr
+    assert "holds files that are not an oodles study" in oodles(*given, "--model", "tiny-llama-untrained").stderr
     assert [p.name for p in (folder / "full").iterdir()] == ["mine.txt"]

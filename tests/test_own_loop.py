@@ -126,7 +126,7 @@ def test_an_interrupted_loop_resumes_and_its_old_branch_is_set_aside(tmp_path: P
     first = evaluator(toy_suite, tmp_path / "s")
     for step in (0, 2, 4):
         first.at(model, step)
-    with pytest.raises(StoreError, match="an unfinished run of this name is there"):
+    with pytest.raises(StoreError, match="an unfinished run with this name exists"):
         evaluator(toy_suite, tmp_path / "s").at(model, 0)
     again = evaluator(toy_suite, tmp_path / "s")
     again.at(model, 2)
@@ -153,11 +153,11 @@ def test_two_trainings_do_not_mix_in_one_run(tmp_path: Path, toy_suite: Path) ->
     with torch.no_grad():
         for weights in model.parameters():
             weights.mul_(1.5)
-    with pytest.raises(StoreError, match="step 2 was scored with other weights"):
+    with pytest.raises(StoreError, match="step 2 was already scored with other weights"):
         ours.at(model, 2)
     second = evaluator(toy_suite, tmp_path / "s")
     second.at(model, 4)
-    with pytest.raises(StoreError, match="step 4 was scored by another Evaluator meanwhile"):
+    with pytest.raises(StoreError, match="another Evaluator scored step 4 in the meantime"):
         ours.at(model, 6)
 
 

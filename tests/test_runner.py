@@ -56,7 +56,7 @@ def test_checkpoints_after_a_step_that_must_be_trained_are_dropped(task: RunTask
 def test_a_done_run_is_trained_again_only_for_a_step_without_an_adapter(task: RunTask) -> None:
     finish_run(task.folder, 4)
     assert _rewind(task)
-    assert "trained again: the study asks for step 0" in task.folder.log.read_text()
+    assert "training again: step 0 is needed" in task.folder.log.read_text()
     for step, _ in task.missing():
         task.folder.adapter(step).mkdir(parents=True, exist_ok=True)
     assert not _rewind(task)

@@ -101,15 +101,15 @@ def test_a_damaged_set_is_written_anew(study: Path) -> None:
 def test_a_folder_without_study_json_is_known_by_its_runs(study: Path, tmp_path: Path) -> None:
     """Another study does not get it, nor does a folder of anything else become one."""
     (study / "out" / "study.json").write_text("{")
-    with pytest.raises(StoreError, match=r"study\.json is damaged, and no run there is of this study"):
+    with pytest.raises(StoreError, match=r"holds a damaged study\.json and no run of this study"):
         run(load_study(study / "study.toml", ["train.learning_rate=0.5"]), study / "out")
     (study / "out" / "study.json").unlink()
-    with pytest.raises(StoreError, match="not empty and no oodles study"):
+    with pytest.raises(StoreError, match="holds files that are not an oodles study"):
         run(load_study(study / "study.toml", ["train.learning_rate=0.5"]), study / "out")
     assert not (study / "out" / "study.json").exists()
     text = (study / "far.csv").read_text()
     (study / "far.csv").write_text(text.replace("sits", "stands"))  # what it knew of the sets is known again
-    with pytest.raises(StoreError, match=r"test set 'far' was .* in earlier runs"):
+    with pytest.raises(StoreError, match=r"test set 'far' differs from earlier runs \(.*, now "):
         run(study / "study.toml", study / "out")
     (study / "far.csv").write_text(text)
     assert run(study / "study.toml", study / "out").skipped == NAMES

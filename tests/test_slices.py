@@ -43,9 +43,11 @@ def test_slices_are_named_by_values(name: str, values: dict[str, str]) -> None:
 def test_unknown_and_ambiguous_slices_are_refused() -> None:
     with pytest.raises(ConfigError, match="no such slice of 'hans'; did you mean 'ln_subject/object_swap'"):
         resolve_slice("hans/ln_subject_object_swap", COLUMNS)
-    with pytest.raises(ConfigError, match=r"'hans/lex' may mean hans/(heuristic|subcase)=lex or .*; say which column"):
+    with pytest.raises(
+        ConfigError, match=r"'hans/lex' is ambiguous \(hans/(heuristic|subcase)=lex or .*\); name the column"
+    ):
         resolve_slice("hans/lex", COLUMNS)
-    with pytest.raises(ConfigError, match="may mean"):
+    with pytest.raises(ConfigError, match="is ambiguous"):
         resolve_slice("hans/con/yes", COLUMNS)  # a subcase of that name, or con and yes
 
 
@@ -184,8 +186,8 @@ def test_changed_data_are_not_mixed_with_earlier_scores(
     before = {p: p.read_bytes() for p in (folder / "out").rglob("*") if p.is_file()}
     done = oodles("run", folder / "study.toml", "--out", folder / "out", *more, cwd=folder)
     assert done.returncode == 2
-    assert "test set 'far' was" in done.stderr
-    assert "its data, labels or slices differ" in done.stderr
+    assert "test set 'far' differs from earlier runs (" in done.stderr
+    assert "its data, labels or slices changed" in done.stderr
     assert {p: p.read_bytes() for p in (folder / "out").rglob("*") if p.is_file()} == before
 
 

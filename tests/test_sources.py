@@ -198,7 +198,9 @@ def test_fetching_leaves_a_strangers_file_alone(tmp_path: Path) -> None:
     (tmp_path / "to" / "away").mkdir(parents=True)
     ROWS.to_parquet(tmp_path / "to" / "away" / "test.parquet")
     suite = replace(suite_in(tmp_path), test_sets={"away": HUB})
-    with pytest.raises(DataError, match=r"away/test\.parquet is there and no copy of org/away; choose another --to"):
+    with pytest.raises(
+        DataError, match=r"away/test\.parquet exists and is not a copy of org/away; choose another --to"
+    ):
         fetch_sets(suite, tmp_path / "to", print)
     with pytest.raises(DataError, match="nothing to fetch"):
         fetch_sets(suite_in(tmp_path), tmp_path / "to", print)

@@ -122,7 +122,7 @@ def test_another_run_of_the_same_name_replaces_remains_and_never_scores(tmp_path
     assert not (folder.path / "checkpoints").exists()
     keep(folder, 0, "home")
     check_same_run(folder, other)
-    with pytest.raises(StoreError, match=f"holds run {other.run_id}, the study asks for {RUN.run_id}"):
+    with pytest.raises(StoreError, match=f"holds run {other.run_id}, but the study's run of this name is {RUN.run_id}"):
         begin_run(folder, RUN, DRAW, ENV)
     assert read_spec(folder).seed == 1
     assert len(read_scores(folder)) == 1

@@ -30,8 +30,10 @@ def test_a_folder_of_another_study_is_refused(tmp_path: Path) -> None:
         claim_folder(StudyFolder(tmp_path / "a"), "two", "mini")
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "thesis.tex").write_text("do not touch")
-    with pytest.raises(StoreError, match="not empty and no oodles study"):
+    with pytest.raises(StoreError, match="holds files that are not an oodles study"):
         claim_folder(StudyFolder(tmp_path / "b"), "one", "mini")
+    with pytest.raises(StoreError, match="exists and is not a folder"):
+        claim_folder(StudyFolder(tmp_path / "b" / "thesis.tex"), "one", "mini")
     with pytest.raises(StoreError, match=r"no study\.json"):
         run_folders(tmp_path / "b")
 
@@ -62,7 +64,7 @@ def test_a_damaged_study_json_is_rewritten_from_the_runs_of_this_study_only(tmp_
     folder = folder_with_scores(tmp_path)
     study = folder.study
     study.file.write_text("{")
-    with pytest.raises(StoreError, match=r"study\.json is damaged, and no run there is of this study"):
+    with pytest.raises(StoreError, match=r"holds a damaged study\.json and no run of this study"):
         claim_folder(study, "toy", "toy", ["1-y"])
     assert study.file.read_text() == "{"
     claim_folder(study, "toy", "toy", ["1-x"])

@@ -259,7 +259,7 @@ def test_a_training_that_had_no_callback_before_is_recorded_from_there(
 def test_a_learnt_prompt_is_refused(tiny_model: Path) -> None:
     config = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4)
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(tiny_model), config)
-    with pytest.raises(ModelError, match="learnt prompt"):
+    with pytest.raises(ModelError, match="prompt-learning adapters are not supported"):
         oo.score(model, AutoTokenizer.from_pretrained(tiny_model), ["Is it?"], [" Yes", " No"])
 
 

@@ -18,7 +18,7 @@ from oodles.shapes import load_json
 from oodles.trouble import ELSEWHERE, check_place, disk_errors, is_watched
 
 CHECKSUM = "checksum"  # key of a JSON file's checksum
-UNLIKE = "not as it was written"
+UNLIKE = "changed since it was written"
 MANIFEST = "manifest.json"  # file in a folder: the hash of every other file in it
 MANIFEST_SCHEMA = 1
 CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # errors of file systems that cannot sync folders
@@ -102,7 +102,7 @@ def damage_of(folder: Path) -> str:
         raise StoreError(f"{folder}: cannot be read ({error.strerror or error}); check the folder") from None
     if missing:
         return f"{missing[0]} is missing"
-    return f"{changed[0]} is not as it was written" if changed else ""
+    return f"{changed[0]} has {UNLIKE}" if changed else ""
 
 
 # text and JSON
@@ -182,4 +182,4 @@ def cache_dir() -> Path:
     try:
         return Path.home() / ".cache" / "oodles"
     except RuntimeError:  # a user without a name, as in a container that is started with a user number
-        raise StoreError("no home folder is known here; set HOME, or OODLES_CACHE to a folder for models") from None
+        raise StoreError("no home folder; set HOME, or set OODLES_CACHE to a folder for models") from None

@@ -33,12 +33,12 @@ def check_target(path: Path, is_ours: Callable[[Path], bool], inputs: Iterable[P
         if not os.path.lexists(path):
             return
         if not path.is_file():
-            raise StoreError(f"{path}: is there and is no plain file; choose another name")
+            raise StoreError(f"{path}: exists and is not a regular file; choose another name")
         if any(source.exists() and path.samefile(source) for source in inputs):
-            raise StoreError(f"{path}: is read, so it cannot be written too; choose another name")
+            raise StoreError(f"{path}: is an input of this command, so it cannot be overwritten; choose another name")
         ours = not path.stat().st_size or is_ours(path)
     if not ours:
-        raise StoreError(f"{path}: is there and was not written by oodles; choose another name, or remove it")
+        raise StoreError(f"{path}: exists and was not written by oodles; choose another name, or remove it")
 
 
 def begins_with(path: Path, mark: bytes, within: int = 4096) -> bool:

@@ -84,7 +84,7 @@ def disk_trouble(error: BaseException, path: Path, elsewhere: str = ELSEWHERE) -
     if number is not None:
         return _disk_error(path, number, os.strerror(number), elsewhere)
     if any(word in str(cause) for cause in _causes(error) for word in TORN):
-        return _disk_error(path, None, "not whole; often no space is left", elsewhere)
+        return _disk_error(path, None, "incomplete write; the disk may be full", elsewhere)
     return None
 
 
@@ -157,8 +157,8 @@ def check_place(path: Path) -> None:
         same = False
     if not same:
         raise DiskError(
-            f"{place}: was moved, replaced or removed while runs were written to it; nothing was written to what is"
-            " there now: put the folder back, or give its new place as --out, and run the same command again"
+            f"{place}: was moved, replaced or removed during the run; nothing was written to its replacement. Restore"
+            " the folder, or pass its new path as --out, and run the same command again"
         )
 
 

@@ -34,9 +34,9 @@ CODES: dict[str, Code] = {
     "data-unreadable": Code(
         severity="error", meaning="a set cannot be read, or a label is neither mapped nor dropped", allowed=False
     ),
-    "label-names": Code(severity="error", meaning="the file calls its labels otherwise than the suite"),
+    "label-names": Code(severity="error", meaning="the label names in the file differ from those in the suite"),
     "label-differs": Code(severity="error", meaning="rows have the pinned text but another answer: swapped labels"),
-    "count-differs": Code(severity="error", meaning="a test set's labels occur another number of times than expected"),
+    "count-differs": Code(severity="error", meaning="the label counts of a test set differ from the expected counts"),
     "kept-differs": Code(severity="error", meaning="after dropping labels, more or fewer rows are left than pinned"),
     "shots-in-test": Code(severity="error", meaning="a drawn shot is in a test set, up to case, spacing, punctuation"),
     "same-rows": Code(severity="error", meaning="two test sets hold the same rows: they are one set by two names"),

@@ -13,7 +13,9 @@ from oodles.errors import ConfigError, nearest
 
 
 def findings(
-    name: Annotated[str | None, typer.Argument(help="One of them: its question, source, licence and citation.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Name of a finding; shows its question, source, licence and citation.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the published results that ship with oodles, or show one. analyse and report take their names.

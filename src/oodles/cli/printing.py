@@ -66,7 +66,7 @@ def note(notes: Iterable[str]) -> None:
     for note in told[:NOTED]:
         say(f"note: {note}")
     if len(told) > NOTED:
-        say(f"note: and {len(told) - NOTED} more of the kind")
+        say(f"note: and {len(told) - NOTED} more like this")
 
 
 @contextmanager

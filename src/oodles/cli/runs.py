@@ -129,7 +129,7 @@ class RunOptions:
     retry: Annotated[bool, typer.Option("--retry-failed", help="Try runs again that failed before.")] = False
     verify: Annotated[
         bool,
-        typer.Option("--verify", help="Read all records and adapters of finished runs; remake damaged records."),
+        typer.Option("--verify", help="Read all records and adapters of finished runs; recompute damaged records."),
     ] = False
 
 
@@ -263,7 +263,7 @@ def _say_trouble(outcome: Outcome) -> None:
     for name, reason in outcome.failed_before:
         say(f"failed before: {name}: {reason}; try it again with --retry-failed")
     for name, holder in outcome.held:
-        say(f"left to others: {name}: locked by {holder}")
+        say(f"skipped {name}: locked by {holder}")
     for name, reason in outcome.refused:
         say(f"left out: {name}: {reason}")
 

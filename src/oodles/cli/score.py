@@ -162,7 +162,7 @@ def _print_scored(scored: list[Scored], as_json: bool) -> None:
         print_json([{**t, "broken": dict(s.broken)} for t, s in zip(rows, scored, strict=True)])
     else:
         for run in scored:
-            tell(f"{run.run}: {run.done} evaluations scored, {run.skipped} there before")
+            tell(f"{run.run}: {run.done} evaluations scored, {run.skipped} scored earlier")
         tell(f"next: oodles analyse {scored[0].out}")
     for run in scored:
         for step, reason in run.broken:

@@ -352,7 +352,7 @@ def _plainly(reason: str, away: str) -> str:
         needs = "it needs code from its own repository (auto_map), which oodles does not run"
         return f"{needs}; use an architecture that is in transformers"
     if away:
-        return f"{away}, and it is not (or not whole) in the cache; check the network, or give the model's folder"
+        return f"{away}, and the cache has no complete copy; check the network, or pass the model's folder"
     if "safetensors" in reason and ("no file named" in reason or "does not appear to have" in reason):
         lacks = "it has no safetensors, and pickled weights are not loaded"
         return f"{lacks}; name a revision that has them, or convert a copy with save_pretrained"

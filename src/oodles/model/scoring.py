@@ -124,9 +124,7 @@ def prepare_all(
 ) -> tuple[Plan, ...]:
     """Tokenise sets, find shared prefixes, form batches, and check the shortcuts on this model."""
     if any(config.is_prompt_learning for config in getattr(model, "peft_config", {}).values()):
-        raise ModelError(
-            "the adapter is a learnt prompt, which scoring leaves out; use one that changes the layers, such as LoRA"
-        )
+        raise ModelError("prompt-learning adapters are not supported; use an adapter inside the layers, such as LoRA")
     limit = context_limit(causal_lm(model).config)
     budget = batch_tokens or BATCH_TOKENS.get(device_of(model).type, BATCH_TOKENS_ELSEWHERE)
     encoded = encode_all(tokenizer, sets, limit)

@@ -155,8 +155,8 @@ class Evaluator(StepEvaluator):
             self.recall()
         if self.is_complete(step) and not self.scores_repeat(model, step):
             raise StoreError(
-                f"{self.folder.path}: step {step} was scored with other weights; each step is scored once: count your"
-                " steps on, or use another run name"
+                f"{self.folder.path}: step {step} was already scored with other weights; continue the step count, or"
+                " use another run name"
             )
         if not self.folder.adapter(step).is_dir():
             self.keep_adapter(model, step)
@@ -169,8 +169,8 @@ class Evaluator(StepEvaluator):
         others = {score.key for score in read_scores(self.folder)} - self._committed.keys()
         if others:
             raise StoreError(
-                f"{self.folder.path}: step {min(others)[0]} was scored by another {self._who} meanwhile; give each"
-                " training a run name of its own"
+                f"{self.folder.path}: another {self._who} scored step {min(others)[0]} in the meantime; use a separate"
+                " run name for each training"
             )
 
     def begin(self, step: int) -> None:
@@ -188,8 +188,9 @@ class Evaluator(StepEvaluator):
     def _begin_fresh(self) -> None:
         if read_scores(self.folder):
             raise StoreError(
-                f"{self.folder.path}: an unfinished run of this name is there, but training begins at step 0; resume it"
-                " from a later step (a Trainer: resume_from_checkpoint=True), choose another run name or remove it"
+                f"{self.folder.path}: an unfinished run with this name exists, but training begins at step 0; resume"
+                " it from a later step (a Trainer: resume_from_checkpoint=True), choose another run name, or remove the"
+                " run"
             )
         with self._study.locked():
             claim_folder(self._study, CALLBACKS, self._suite.name, suite_file=self._suite.file)

@@ -46,7 +46,7 @@ def _rewind(task: RunTask) -> bool:
     """
     folder, untrained = task.folder, untrained_of(task.missing(), task.folder)
     if folder.status == "done" and untrained:
-        log_line(folder, f"trained again: the study asks for step {untrained[0]}, whose adapter was not kept")
+        log_line(folder, f"training again: step {untrained[0]} is needed, but its adapter was not kept")
     for path in checkpoints(folder):
         if untrained and int(path.name) > untrained[0]:
             log_line(folder, f"checkpoint {path.name} is dropped: step {untrained[0]} comes before it")
@@ -150,6 +150,6 @@ def _check_finished(task: RunTask) -> None:
     if left:
         step, test_set = left[0]
         raise StoreError(
-            f"{task.folder.path}: step {step}, test set '{test_set}' is still not evaluated, of {len(left)} that are"
-            " missing; remove this run's folder, and run the study again"
+            f"{task.folder.path}: still lacks {len(left)} of its evaluations, the first at step {step} on test set"
+            f" '{test_set}'; remove this run's folder and run the study again"
         )

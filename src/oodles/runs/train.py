@@ -288,7 +288,7 @@ def last_checkpoint(folder: RunFolder) -> Path | None:
         problem = damage_of(path)
         if not problem:
             return path
-        log_line(folder, f"checkpoint {path.name} is damaged, and dropped: {problem}")
+        log_line(folder, f"dropped damaged checkpoint {path.name}: {problem}")
         with disk_errors(path):
             shutil.rmtree(path)
     return None

@@ -33,7 +33,7 @@ def show_suite(suite: Suite, sets: Sequence[dict[str, Any]], console: Console) -
     _table(console, [*columns, *(["hypothesis-only"] if baseline else [])], rows)
     away = [s["set"] for s in sets if not s["here"]]
     if away:
-        _line(console, f"\nnot here, so the numbers are the expected ones: {', '.join(dict.fromkeys(away))}")
+        _line(console, f"\ndata not available, showing the expected numbers: {', '.join(dict.fromkeys(away))}")
         _line(console, "fetch them: oodles fetch, with the same suite; or pass a folder with copies: --data DIR")
     caveats = [(s["set"], c) for s in sets if s["kind"] == "test" for c in s["caveats"]]
     if caveats:

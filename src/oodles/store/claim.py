@@ -40,13 +40,20 @@ def check_folder(study: StudyFolder, name: str, suite: str, ids: Sequence[str] =
     record = sidecar(study.file) if study.path.is_dir() else None  # read last, because another run may be starting
     if record is None:
         if strange and not _known_by_runs(study, suite, ids):
-            damaged = f"{STUDY_FILE} is damaged, and no run there is of this study"
-            what = damaged if study.is_study else "not empty and no oodles study"
-            raise StoreError(f"{study}: {what}; choose another --out")
+            raise StoreError(f"{study}: {_stranger(study)}; choose another --out")
         return
     if (record.get("study"), record.get("suite")) != (name, suite):
         other = f"study '{record.get('study')}' on suite '{record.get('suite')}'"
         raise StoreError(f"{study}: holds {other}, not '{name}' on '{suite}'; choose another --out")
+
+
+def _stranger(study: StudyFolder) -> str:
+    """Describe what stands in the place of a study's folder."""
+    if not study.path.is_dir():
+        return "exists and is not a folder"
+    if study.is_study:
+        return f"holds a damaged {STUDY_FILE} and no run of this study"
+    return "holds files that are not an oodles study"
 
 
 def unclaim_folder(folder: RunFolder) -> None:

@@ -139,7 +139,9 @@ def read_lock(path: Path) -> Holder | None:
         return None
     except (OSError, ValueError, TypeError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0]
-        raise StoreError(f"{path}: cannot be read as a lock ({reason}); if nobody writes here, remove it") from None
+        raise StoreError(
+            f"{path}: cannot be read as a lock ({reason}); remove the file if no process writes here"
+        ) from None
 
 
 def _read_file(path: Path) -> bytes:
@@ -199,7 +201,9 @@ def take(path: Path) -> Holder | None:
                 rival = _succeed(holder, path, aside, me)
                 if rival is not holder:  # otherwise another process took over: try again
                     return rival
-        raise StoreError(f"{path}: cannot be taken, it changes all the time; remove it if nobody writes here")
+        raise StoreError(
+            f"{path}: cannot take this lock, because it keeps changing; remove the file if no process writes here"
+        )
     finally:
         with contextlib.suppress(OSError):
             aside.unlink()
@@ -265,7 +269,7 @@ def holding(path: Path) -> Iterator[None]:
     """Hold a lock, or raise an error that names its holder."""
     holder = take(path)
     if holder is not None:
-        raise StoreError(f"{path}: {holder} is writing there; wait for it, or remove this file if it is gone")
+        raise StoreError(f"{path}: locked by {holder}; wait for it, or remove this file if that process is gone")
     try:
         yield
     finally:
@@ -281,7 +285,7 @@ def held_briefly(path: Path) -> Iterator[None]:
             break
         time.sleep(PATIENCE)
     else:
-        raise StoreError(f"{path}: {holder} holds it for more than a moment; remove the file if that is gone")
+        raise StoreError(f"{path}: locked by {holder} for too long; remove the file if that process is gone")
     try:
         yield
     finally:

@@ -51,8 +51,8 @@ def check_members(study: StudyFolder, members: Sequence[Members]) -> None:
         was = identities.get(key_of(rendered), rendered.identity)
         if was != rendered.identity and rendered.test_set != SHOTS:
             raise StoreError(
-                f"{study}: test set '{rendered.test_set}' was {was} in earlier runs and is {rendered.identity} now:"
-                " its data, labels or slices differ; choose another --out, or restore the data it was run with"
+                f"{study}: test set '{rendered.test_set}' differs from earlier runs ({was}, now {rendered.identity}):"
+                " its data, labels or slices changed; choose another --out, or restore the earlier data"
             )
 
 

@@ -49,4 +49,4 @@ def _advice(path: Path) -> str:
 
 def restore(run: Path) -> str:
     """Return advice about a run whose spec is lost."""
-    return f"restore the file, or remove {run}: the run is then made again"
+    return f"restore the file, or remove {run} to train the run again"

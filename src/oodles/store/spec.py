@@ -226,8 +226,8 @@ def check_same_run(folder: RunFolder, spec: RunSpec) -> None:
     run_id = _known_id(folder) or spec.run_id  # see check_spec
     if run_id != spec.run_id and read_scores(folder):
         raise StoreError(
-            f"{folder.path}: holds run {run_id}, the study asks for {spec.run_id} under the same name (model, data or"
-            " recipe changed); choose another --out or remove that run"
+            f"{folder.path}: holds run {run_id}, but the study's run of this name is {spec.run_id} (model, data or"
+            " recipe changed); choose another --out or remove the run"
         )
 
 
@@ -240,6 +240,6 @@ def check_identity(study: StudyFolder) -> None:
         if version != str(IDENTITY_VERSION) and read_scores(folder):
             raise StoreError(
                 f"{study}: run {folder.name} was trained by another version of oodles (run id of version {version},"
-                f" here {IDENTITY_VERSION}), in which the same recipe means another training; it can be analysed and"
-                " reported, but not grown: choose another --out"
+                f" here {IDENTITY_VERSION}), which trains differently with the same recipe. You can analyse and"
+                " report it, but not add to it; choose another --out"
             )

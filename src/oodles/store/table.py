@@ -142,12 +142,12 @@ def committed_runs(root: Path, notes: Notes) -> Iterator[tuple[RunFolder, dict[s
     for folder in map(study.run, study.run_names):
         if not folder.spec.is_file():
             if folder.has_results:
-                notes.add(f"{folder.path}: left out, it has scores, but no spec.json; restore it")
+                notes.add(f"{folder.path}: skipped: it has scores but no spec.json; restore the file")
             continue
         try:
             about, scores = run_columns(folder), scan_scores(folder)
         except StoreError as error:
-            notes.add(f"{folder.path}: left out, what it was or scored cannot be read ({error})")
+            notes.add(f"{folder.path}: skipped: its spec or scores cannot be read ({error})")
             continue
         notes.lost += scores.lost
         yield folder, about, scores
@@ -292,7 +292,7 @@ class Wanted:
                 return
             if len(frame) != len(inside):
                 path = self.study.members(score.test_set, score.prompts)
-                notes.add(f"{path}: of another set; lost: {subset.name}")
+                notes.add(f"{path}: belongs to another test set; lost: {subset.name}")
                 return
             scores = [c for c in frame.columns if c.startswith("score:")]
             predictions = Predictions(
@@ -391,9 +391,9 @@ def _misfit_records(frame: pd.DataFrame, n: int, columns: Sequence[str] | None =
     if not set(columns or ("example", "correct")) <= kinds.keys() or (columns is None and len(scores) < 2):
         return f"columns {some(kinds)}, expected example, correct and a score for each answer"
     if kinds.get("correct", "b") != "b" or any(kinds[name] != "f" for name in scores):
-        return "columns of other kinds than records have"
+        return "unexpected column types"
     if "example" in kinds and frame["example"].isna().any():
-        return "columns of other kinds than records have"
+        return "unexpected column types"
     return "" if len(frame) == n else f"{len(frame)} records, expected {n}"
 
 

@@ -36,13 +36,16 @@ BY_CHARACTERS = (
     f"tokens are estimated, {CHARACTERS_PER_TOKEN} characters each (SmolLM2's tokenizer: 4.0 to 5.1 in the sets of nli"
     " and mini, so a set's tokens may be 8 % more or 16 % fewer; other tokenizers differ)"
 )
-NOT_HERE = f"{BY_CHARACTERS}, and nothing is said of arithmetic, time, memory and adapters on disk: it is not here"
-NO_TOKENIZER = f"{BY_CHARACTERS}: its tokenizer is not here"
+NOT_HERE = f"the model is not available; {BY_CHARACTERS}, and arithmetic, time, memory and adapter size are unknown"
+NO_TOKENIZER = f"{BY_CHARACTERS}, because the tokenizer is not available"
 STAND_INS = (
-    "{}: not here; as many prompts as the suite declares, of texts of the declared average length (log-normal, standard"
-    f" deviation {SPREAD} of the logarithm); beginnings are shared by chance only, so more is computed than of the data"
+    "{}: data not available; estimated from the suite's declared counts and average lengths (log-normal, standard"
+    f" deviation {SPREAD} of the logarithm). Prefixes are shared only by chance, so the estimate is higher than with"
+    " the data"
 )
-SHIPPED = "arithmetic and memory follow from the config shipped with oodles: the hub's is not here"
+SHIPPED = (
+    "arithmetic and memory are estimated from the config shipped with oodles, because the hub's config is not available"
+)
 GAPS = 0.75  # memory that glibc's heap keeps besides a training step's tensors: 0.6 to 0.8 of them, measured on a CPU
 MOMENTS = {"adamw": 2, "adafactor": 0, "sgd": 0}  # numbers that an optimiser stores per trained number
 
@@ -163,7 +166,9 @@ def budget_of(
         try:
             memory |= _memory(reader.footprint, [w for w in work.values() if w.spec.model == model], process)
         except RuntimeError as error:  # the model reads the content of its tensors
-            notes.append(f"{model.label}: no memory, the model cannot be gone through without weights ({error})")
+            notes.append(
+                f"{model.label}: memory is not estimated, because the model cannot run without weights ({error})"
+            )
     runs = tuple(
         RunBudget(
             run=name,

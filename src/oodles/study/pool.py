@@ -134,12 +134,13 @@ def _check_ends(pool: Sequence[_Worker], root: Path) -> None:
         code = worker.process.exitcode or 0
         if code == 0 and worker.outcome is not None:
             continue
-        how = f"with exit code {code}"
+        how = f"ended with exit code {code}"
         if code < 0:
-            how = f"by {signal.Signals(-code).name}" + " (often: no memory left)" * (-code == signal.SIGKILL)
+            why = " (possibly out of memory)" if -code == signal.SIGKILL else ""
+            how = f"was killed by {signal.Signals(-code).name}{why}"
         raise StoreError(
-            f"{root}: worker {number} of {len(pool)} was ended {how}; what is committed is safe, run the same command"
-            " again, perhaps with fewer --workers"
+            f"{root}: worker {number} of {len(pool)} {how}; committed scores are safe. Run the same command again,"
+            " perhaps with fewer --workers"
         )
 
 

@@ -129,8 +129,8 @@ def gpu_lines(budget: Budget) -> list[str]:
     if budget.reported:
         shares = ", ".join(f"{gpu.hours / budget.reported:.1%} on {gpu.name}" for gpu in budget.gpus)
         lines.append(
-            f"the study is said to have taken about {budget.reported:,.0f} GPU-hours; this estimate of its grid is"
-            f" {shares}: arithmetic alone, with this file's recipe and evaluation points, which are not the study's"
+            f"reported cost of the study: about {budget.reported:,.0f} GPU-hours. As a share of that, the estimate is"
+            f" {shares}; it covers arithmetic only and uses this file's recipe and evaluation points, not the study's"
         )
     return lines
 

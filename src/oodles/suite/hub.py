@@ -512,7 +512,7 @@ def _download(url: str, scratch: IO[bytes], target: Path, where: str, say: Say) 
 
 def _check_size(count: int) -> None:
     if count > MAX_BYTES:
-        raise _FailedError(f"larger than {_megabytes(MAX_BYTES)}, the most that is fetched")
+        raise _FailedError(f"larger than the limit of {_megabytes(MAX_BYTES)}")
 
 
 def _megabytes(count: int) -> str:

@@ -152,7 +152,7 @@ def resolve_slice(name: str, columns: Mapping[str, Sequence[str]]) -> Slice:
         ways = " or ".join(
             f"{parent}/{column}={value}" for column, value in (next(iter(f.items())) for f in matches[:2])
         )
-        raise ConfigError(f"test set '{name}' may mean {ways}; say which column")
+        raise ConfigError(f"test set '{name}' is ambiguous ({ways}); name the column")
     return Slice(name=name, parent=parent, values=matches[0])
 
 

@@ -134,7 +134,7 @@ def fetch_sets(suite: Suite, folder: Path | None, say: Callable[[str], None]) ->
         stranger = provenance is None or not matches(provenance, data.source)
         if folder is not None and path.is_file() and stranger:
             raise DataError(
-                f"{where}: {path} is there and no copy of {data.source.hub}; choose another --to or remove it"
+                f"{where}: {path} exists and is not a copy of {data.source.hub}; choose another --to or remove it"
             )
         if provenance is None or stranger:
             say(f"{where}: fetching {data.source.hub} {data.source.config or ''} {data.source.split}")
@@ -163,7 +163,7 @@ def _read(suite: Suite, data: DataSet, path: Path | None) -> Rows:
     try:
         bring(source, target, where, lambda _: None)
     except DataError as error:
-        looked = f"; {suite.data} was looked in and has no {data.name}/{source.split}.parquet" if suite.data else ""
+        looked = f"; {suite.data} has no {data.name}/{source.split}.parquet" if suite.data else ""
         raise DataError(f"{error}{looked}") from None
     return read_file(target, where, _wanted(data))
 
