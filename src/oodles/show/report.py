@@ -151,6 +151,7 @@ class Section:
     cards: list[Card]
     heatmaps: list[Markup]
     pairs: tables.Sheet | None
+    models: bool  # with one checkpoint each: nothing happens over steps
     fits: tables.Sheet | None
 
 
@@ -206,6 +207,7 @@ def _section(drawer: _Drawer, verdict: Verdict, number: int) -> Section:
         cards=list(drawer.cards(group)),
         heatmaps=[drawer.heatmap(group, kind) for kind in dict.fromkeys(pairs["within"])] if len(pairs) else [],
         pairs=tables.pairs_sheet(drawer.found, group=group, full=True) if len(pairs) else None,
+        models=len(pairs) > 0 and bool((pairs["n_steps"] == pairs["n_runs"]).all()) and verdict.n_runs > 1,
         fits=tables.fits_sheet(drawer.found.fits, group=group) if len(fits) else None,
     )
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from oodles.errors import plain
 from oodles.show.numbers import p_value, signed
 from oodles.stats.analysis import Analysis
-from oodles.stats.cautions import hardly_differ
+from oodles.stats.cautions import raw_matters
 from oodles.stats.resample import DESCRIPTIVE
 
 
@@ -75,7 +75,7 @@ def _pair_table(rows: pd.DataFrame) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("pair", "within"):
         table.add_column(name)
-    raw = ("r raw",) if any(hardly_differ(said) for said in rows["caveats"]) else ()
+    raw = ("r raw",) if raw_matters(rows) else ()
     for name in ("r", *raw, "interval", "p (Holm)", "corrected", "runs", "points", "caveats"):
         table.add_column(name, justify="right")
     common = set(_common(rows))
