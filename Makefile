@@ -45,6 +45,9 @@ test-long: setup-dev build/oracles   ## campaigns too long for every day (some h
 	$(BIN)/python -m benchmarks.noise --confirm --seed 1 --out build/noise-confirm.json
 	$(BIN)/python -m benchmarks.noise --merge build/noise-confirm.json
 	$(BIN)/python -m benchmarks.noise --table build/noise-confirm.json --into docs/statistics-evidence.md
+	$(BIN)/python -m benchmarks.families --cells confirm --seed 0 --out build/families-confirm.json
+	$(BIN)/python -m benchmarks.families --merge build/families-confirm.json
+	$(BIN)/python -m benchmarks.families --table build/families-confirm.json --into docs/statistics-evidence.md
 
 bench: setup-dev build/oracles       ## benchmarks, into benchmarks/results.json and docs/performance.md
 	$(BIN)/oodles fetch $(MODEL)

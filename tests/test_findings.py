@@ -53,8 +53,8 @@ def test_the_shipped_figures_are_the_published_ones(name: str) -> None:
 def test_what_is_known_of_the_hundred_berts() -> None:
     analysis = oo.analyse("bert-hans")
     lexical, subsequence = "lexical overlap, non-entailed", "subsequence, non-entailed"
-    assert rounded(pair(analysis, lexical, subsequence)) == (0.77, 0.65, 0.85)
-    assert rounded(pair(analysis, lexical, "constituent, non-entailed")) == (0.07, -0.11, 0.25)
+    assert rounded(pair(analysis, lexical, subsequence)) == (0.77, 0.66, 0.85)
+    assert rounded(pair(analysis, lexical, "constituent, non-entailed")) == (0.07, -0.11, 0.24)
     table = analysis.result.table
     across = table[table.a.str.contains(", entailed") != table.b.str.contains(", entailed")]
     assert len(across) == 9
@@ -62,6 +62,11 @@ def test_what_is_known_of_the_hundred_berts() -> None:
     (verdict,) = analysis.verdicts
     assert "with 100 models, one checkpoint each," in verdict.sentence
     assert "In-domain performance hardly differs here" in verdict.sentence
+    # noise of MNLI is not known: a pair is clear only if it is so raw and partial
+    weak = pair(analysis, "constituent, non-entailed", subsequence)
+    assert weak.p_holm < 0.05 < weak.p_corrected
+    assert (table.clear & (table.r > 0)).sum() == 2
+    assert (table.clear & (table.r < 0)).sum() == 4
     constant = oo.analyse("bert-hans", test_sets=["ce_adverb", "ce_conjunction", "ln_passive"])
     assert constant.result.table.r.isna().all()
 

@@ -278,3 +278,32 @@ def test_long_form_of_the_families_keeps_what_is_promised():
         if alike < 0.8 * without:
             broken.append(("headline", "power", {"with noise": alike, "without": without}))
     assert not broken
+
+
+# Copies and shared points --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["float32", "rounded"])
+def test_a_copy_in_half_precision_or_with_fewer_decimals_is_still_a_copy(kind):
+    table = simulated(runs=5, n=700)
+    table["value"] = (table["value"] * 700).round() / 700
+    copy = table[table["run"] == "m_mnli_0"].assign(run="copy")
+    copy["value"] = copy["value"].astype("float32").astype(float) if kind == "float32" else copy["value"].round(4)
+    result = partial_correlations(pd.concat([table, copy]))
+    assert set(result.table["n_runs"]) == {5}
+    assert any("has the scores of run" in text for text in said(result.table))
+
+
+def test_coarse_scores_that_agree_after_step_0_are_no_shared_points():
+    """Ten examples a set: runs agree at step 1 by chance, and only step 0 is one evaluation."""
+    draw = np.random.default_rng(8)
+    rows = []
+    for run in range(6):
+        for step in range(5):
+            for name in ("mnli", "hans", "paws"):
+                value = 0.5 if step == 0 else 0.6 if step == 1 and run < 3 else draw.integers(4, 10) / 10
+                rows.append((f"r{run}", step, name, value, 10))
+    table = pd.DataFrame(rows, columns=["run", "step", "test_set", "value", "n"])
+    result = partial_correlations(table, in_domain="mnli", method="linear")
+    assert set(result.table["n_steps"]) == {24}
+    assert any("6 of 30 points left out" in text for text in said(result.table))

@@ -126,10 +126,10 @@ def test_rounding_does_not_hide_a_shared_start():
 
 
 def test_a_step_that_trains_nothing_is_shared_too_and_a_later_coincidence_is_not():
-    start = (0.4, 0.5, 0.3)
+    start, later = (0.41237, 0.52514, 0.31868), (0.70211, 0.51387, 0.41112)  # too fine to agree by chance
     series = paths(
-        a=[start, start, (0.6, 0.5, 0.4), (0.7, 0.5, 0.4)],
-        b=[start, start, (0.5, 0.6, 0.4), (0.7, 0.5, 0.4)],
+        a=[start, start, (0.61318, 0.51729, 0.42336), later],
+        b=[start, start, (0.52561, 0.63147, 0.44492), later],
     )
     assert shared_points(series).tolist() == [True, True, False, False] * 2
 

@@ -232,7 +232,7 @@ def _section(drawer: _Drawer, verdict: Verdict, number: int) -> Section:
     changed = drawer.rows(drawer.changes, group)
     fits = drawer.rows(drawer.found.fits, group)
     moved = bool(changed["change"].notna().any())
-    one_step = drawer.steps(group) == 1
+    one_step = len(pairs) > 0 and bool((pairs["n_steps"] == pairs["n_runs"]).all()) and verdict.n_runs > 1
     return Section(
         anchor=f"group-{number + 1}",
         label=figures.label_of(group),
@@ -308,12 +308,6 @@ class _Drawer:
     answer: str | None
     with_points: bool  # whether there is room for figures with a mark per point
     drawn: int = 0
-
-    def steps(self, group: Mapping[str, Any]) -> int:
-        """How many steps a run of the group has, at most."""
-        if self.table is None:
-            return 0
-        return int(self.rows(self.table, group).groupby("run", observed=True)["step"].nunique().max())
 
     def fits(self, group: Mapping[str, Any]) -> Markup | None:
         """The method itself, if the table of scores is here."""

@@ -19,7 +19,7 @@ import pandas as pd
 
 from oodles.errors import DataError
 from oodles.show.numbers import MISSING, p_value, signed
-from oodles.stats.cautions import hardly_differ
+from oodles.stats.cautions import raw_matters
 from oodles.stats.series import grouped
 
 if TYPE_CHECKING:
@@ -173,13 +173,13 @@ PAIR_TITLES = {
 def _pair_fields(rows: pd.DataFrame, *, full: bool) -> list[str]:
     """Columns that hold nothing are left out: below five runs there are no p-values.
 
-    Raw correlations stand beside partial ones where in-domain scores hardly differ, so that little was regressed out.
+    Raw correlations stand beside partial ones where little was regressed out, and of models with one checkpoint each.
     """
     optional = ("p_val", "p_holm", "p_bh") if full else ("p_holm",)
     corrected = (
         ["r_corrected"] if full and any(_corrected(row).text != MISSING for row in rows.to_dict("records")) else []
     )
-    raw = ["r_raw"] if "r_raw" in rows and any(hardly_differ(said) for said in rows["caveats"]) else []
+    raw = ["r_raw"] if "r_raw" in rows and raw_matters(rows) else []
     return ["r", *raw, "interval", *(c for c in optional if rows[c].notna().any()), *corrected]
 
 

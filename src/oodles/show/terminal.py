@@ -16,7 +16,7 @@ from oodles.errors import plain
 from oodles.show.answers import print_answers
 from oodles.show.numbers import p_value, signed
 from oodles.stats.analysis import Analysis
-from oodles.stats.cautions import hardly_differ
+from oodles.stats.cautions import raw_matters
 from oodles.stats.resample import DESCRIPTIVE
 
 
@@ -77,7 +77,7 @@ def _pair_table(rows: pd.DataFrame) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("pair", "within"):
         table.add_column(name)
-    raw = ("r raw",) if any(hardly_differ(said) for said in rows["caveats"]) else ()
+    raw = ("r raw",) if raw_matters(rows) else ()
     for name in ("r", *raw, "interval", "p (Holm)", "corrected", "runs", "points", "caveats"):
         table.add_column(name, justify="right")
     common = set(_common(rows))

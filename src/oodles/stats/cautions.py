@@ -193,6 +193,12 @@ def hardly_differ(caveats: Iterable[str]) -> bool:
     return any(said.startswith(HARDLY) for said in caveats)
 
 
+def raw_matters(pairs: pd.DataFrame) -> bool:
+    """Whether raw correlations belong beside partial ones: little was regressed out, or every model is one point."""
+    single = "n_steps" in pairs and bool((pairs["n_steps"] == pairs["n_runs"]).all()) and len(pairs) > 0
+    return single or any(hardly_differ(said) for said in pairs["caveats"])
+
+
 def _flat(series: Series, column: int, within: str) -> str:
     """How little one in-domain set's scores differ; empty if they differ by more than their sampling error."""
     whole = np.ones(len(series.runs), dtype=bool)

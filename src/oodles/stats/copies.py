@@ -105,7 +105,8 @@ class _Paths:
     def of(cls, rows: pd.DataFrame) -> _Paths:
         runs, names = pd.factorize(rows["run"])
         sets, _ = pd.factorize(rows["test_set"])
-        steps, values = rows["step"].to_numpy(float), rows["value"].to_numpy(float).round(ROUNDING) + 0.0
+        steps, sizes = rows["step"].to_numpy(float), rows["n"].to_numpy(float)
+        values = _whole_examples(rows["value"].to_numpy(float), sizes).round(ROUNDING) + 0.0
         begins = (np.diff(runs, prepend=-1) != 0) | (np.diff(steps, prepend=np.nan) != 0)
         starts = np.flatnonzero(begins)
         return cls(
@@ -115,7 +116,7 @@ class _Paths:
             steps=steps,
             points=np.append(starts, len(rows)),
             bounds=np.searchsorted(runs[starts], np.arange(len(names) + 1)),
-            digits=_digits(sets, values, rows["n"].to_numpy(float)),
+            digits=_digits(sets, values, sizes),
         )
 
     def digests(self, run: int) -> Iterator[bytes]:
@@ -169,6 +170,24 @@ class _Paths:
                     least[one] = min(least.get(one, 1.0), agreed.get((step, one), 1.0))
             found += sum(min(self.digits[one], -np.log10(max(share, FINEST))) for one, share in least.items())
         return float(found)
+
+
+def _whole_examples(values: Array, sizes: Array) -> Array:
+    """Scores as shares of whole examples where n is known: half precision, or a few decimals, make no other run.
+
+    >>> _whole_examples(np.array([0.3333, 0.5, 7.0]), np.array([3.0, np.nan, 3.0])).round(6).tolist()
+    [0.333333, 0.5, 7.0]
+    """
+    known = np.isfinite(sizes) & (sizes > 0) & (values >= 0) & (values <= 1)
+    n = np.where(known, sizes, 1.0)
+    return np.asarray(np.where(known, np.round(values * n) / n, values), dtype=float)
+
+
+def coincidence(values: Array, sizes: Array) -> float:
+    """How unlikely it is that two rows of independent scores agree in all columns, as a power of ten."""
+    return float(
+        sum(_digits(np.zeros(len(v), dtype=np.int64), v, n)[0] for v, n in zip(values.T, sizes.T, strict=True))
+    )
 
 
 def _digits(sets: Ints, values: Array, sizes: Array) -> Array:

@@ -24,6 +24,7 @@ LEAST_LEFT = 2.0  # residual degrees of freedom below which a correlation is +-1
 ROUNDED = 0.98  # R2 above which rounding may be all that is left
 MISSED = 1e-6  # share of the variance that a curve misses of an exact relation
 RESTS = 0.05  # share of a set's residual sum of squares without which a correlation rests on the units left out
+UNLIKE, ALIKE = 0.6, 0.8  # share of all units that unequal ones are worth: below it counts, above it is chance
 SINGLE = 4.0  # points per unit below which the shares of units in a pair differ by chance alone
 PER_FREEDOM = 20.0  # models with one checkpoint each that a further degree of freedom of the curve takes
 CLIP = 1e-3  # distance from 0 and 1 for probit and logit where the number of examples is not known
@@ -61,10 +62,17 @@ class Estimate:
 
     @property
     def effective(self) -> Array:
-        """Sets x sets: the equal units that the shares are worth; all of them where a unit has few points."""
-        if len(self.used.scores) < SINGLE * len(self.used.unit_names):
+        """Sets x sets: the equal units that the shares are worth.
+
+        All of them where a unit has few points, or where they are worth `ALIKE` of all or more: units of one size
+        differ that much by chance. Below `UNLIKE` it is Kish's number, and in between it goes from one to the other.
+        """
+        n_units = len(self.used.unit_names)
+        if len(self.used.scores) < SINGLE * n_units:
             return self.counted.astype(float)
-        return resample.effective_units(self.shares)
+        worth = resample.effective_units(self.shares)
+        ease = np.clip((worth / n_units - UNLIKE) / (ALIKE - UNLIKE), 0.0, 1.0)
+        return np.asarray(worth + ease * (n_units - worth), dtype=float)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)

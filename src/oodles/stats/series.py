@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from oodles.errors import ConfigError, DataError, nearest
-from oodles.stats.copies import ROUNDING, copied_runs, copies_caveat
+from oodles.stats.copies import CERTAIN, ROUNDING, coincidence, copied_runs, copies_caveat
 from oodles.stats.longtable import GUESSABLE, as_names
 from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.residuals import Ints
@@ -107,7 +107,18 @@ def shared_points(series: Series) -> NDArray[np.bool_]:
         at += 1
         active = [run for run, same in zip(active, equal, strict=True) if same and len(paths[run]) > at]
     copies = [run for run, path in paths.items() if found[path].all()]
+    if found.any() and not _agreement_tells(series):  # coarse scores agree by chance once training has begun
+        found &= series.steps.astype(float) == 0
     return np.asarray(found & ~np.isin(series.runs, copies), dtype=bool)
+
+
+def _agreement_tells(series: Series) -> bool:
+    """Whether scores are so fine that two runs which trained apart hardly agree on all sets by chance."""
+    values = np.column_stack([series.covariates, series.scores])
+    sizes = np.column_stack([series.covariate_sizes, series.sizes])
+    known = ~np.isnan(values).any(axis=0)
+    pairs = len(series.run_names) * (len(series.run_names) - 1) / 2
+    return bool(coincidence(values[:, known], sizes[:, known]) >= CERTAIN + np.log10(max(pairs, 1)))
 
 
 def shared_runs(series: Series, shared: NDArray[np.bool_]) -> list[int]:
