@@ -23,8 +23,8 @@ from typing import Any
 
 from oodles.contracts import DataSet, Example, Suite, content_hash
 from oodles.disk import cache_dir
-from oodles.errors import DataError, nearest
-from oodles.files import ABSENT, SUFFIXES, Rows, as_rows, read_file
+from oodles.errors import DataError, nearest, some
+from oodles.files import ABSENT, SUFFIXES, Rows, as_rows, join_rows, read_file
 from oodles.suite import mini
 from oodles.suite.hub import Provenance, bring, matches, provenance_of
 from oodles.suite.stand_ins import STAND_IN, make_rows, stand_in_for
@@ -85,8 +85,9 @@ _kept: dict[str, tuple[tuple[Example, ...], Origin]] = {}
 
 def _load(suite: Suite, data: DataSet) -> tuple[tuple[Example, ...], Origin]:
     path = locate(suite, data)
-    known = None if path is None else path.stat() if path.is_file() else None
-    stamp = [str(path), known.st_mtime_ns, known.st_size] if known else None
+    files = [] if path is None else files_of(path)
+    known = [(str(file), file.stat()) for file in files if file.is_file()]
+    stamp = [[name, stat.st_mtime_ns, stat.st_size] for name, stat in known]
     key = content_hash([suite.name, asdict(data), stamp]) if stamp or data.source.generator else None
     if key is None or key not in _kept:
         loaded = _examples(_read(suite, data, path), data, f"{suite.name}/{data.name}", path)
@@ -114,6 +115,11 @@ def locate(suite: Suite, data: DataSet) -> Path | None:
     kept = cached(suite, data)
     held = provenance_of(kept) if kept.is_file() else None
     return kept if held is not None and matches(held, source) else None
+
+
+def files_of(path: Path) -> list[Path]:
+    """The file itself; for a name with a star, every file that fits it, in order."""
+    return sorted(path.parent.glob(path.name)) if "*" in path.name else [path]
 
 
 def cached(suite: Suite, data: DataSet) -> Path:
@@ -152,7 +158,10 @@ def _read(suite: Suite, data: DataSet, path: Path | None) -> Rows:
     if source.generator is not None:
         return _generate(data, where)
     if path is not None:
-        return read_file(path, where, _wanted(data))
+        parts = [read_file(file, where, _wanted(data), source.format) for file in files_of(path)]
+        if not parts:
+            raise DataError(f"{where}: {path}: no such file; files are looked up beside the suite's TOML")
+        return parts[0] if len(parts) == 1 else join_rows(parts, str(path))
     if Path(str(source.hub)).is_dir():  # laid out like the hub; it may change, so no copy is kept
         with tempfile.TemporaryDirectory() as scratch:
             copy = Path(scratch) / f"{source.split}.parquet"
@@ -198,6 +207,8 @@ def _generate_mini(name: str, split: str, seed: int, where: str) -> Rows:
 
 def _examples(rows: Rows, data: DataSet, where: str, path: Path | None) -> tuple[tuple[Example, ...], Origin]:
     place = f"{where}: {rows.origin}" if rows.origin and not rows.origin.startswith("generator") else where
+    if not rows.size:
+        raise DataError(f"{place}: no rows{', only a header' if rows.columns else ''}; expected at least one example")
     label_column, id_column = data.columns.get("label", "label"), data.columns.get("id", "id")
     labels = [data.label_names.get(raw, raw) for raw in _texts(rows, label_column, place)]
     keep = _kept_rows(labels, data, place)
@@ -208,7 +219,7 @@ def _examples(rows: Rows, data: DataSet, where: str, path: Path | None) -> tuple
     if data.item and data.item not in known:
         raise DataError(f"{place}: item is '{data.item}', expected a field or slice; {nearest(data.item, known)}")
     texts = {name: _texts(rows, column, place, keep) for name, column in fields.items()}
-    slices = {name: _texts(rows, name, place, keep) for name in data.slices}
+    slices = {name: _texts(rows, name, place, keep, gaps=True) for name in data.slices}
     has_ids = id_column in rows.columns or "id" in data.columns
     ids = _texts(rows, id_column, place, keep) if has_ids else [str(number) for number in keep]
     examples = tuple(
@@ -248,17 +259,27 @@ def _kept_rows(labels: Sequence[str], data: DataSet, place: str) -> list[int]:
             rows = sum(other == label for other in labels)
             raise DataError(
                 f"{place} row {number + 1}: label '{label}' has no mapping ({rows} rows have it);"
-                f" mapped: {', '.join(data.labels)}; map it or drop it"
+                f" mapped: {', '.join(data.labels)}; map it or drop it{_hint(label, data)}"
             )
         keep.append(number)
     return keep
 
 
-def _texts(rows: Rows, column: str, place: str, keep: Sequence[int] | None = None) -> list[str]:
-    """The cells of a column as texts. `choices.text.0` reaches into nested cells."""
+def _hint(label: str, data: DataSet) -> str:
+    """Numbers where names are mapped: what says which is which."""
+    if not label.lstrip("-").isdigit() or any(known.isdigit() for known in data.labels):
+        return ""
+    return f', or name the numbers: label_names = {{ {label} = "{next(iter(data.labels), "yes")}" }}'
+
+
+def _texts(rows: Rows, column: str, place: str, keep: Sequence[int] | None = None, *, gaps: bool = False) -> list[str]:
+    """The cells of a column as texts; gaps, if there may be any, as no text. `choices.text.0` reaches into cells."""
     name, *inside = [column] if column in rows.columns else column.split(".")
     if name not in rows.columns:
-        raise DataError(f"{place}: no column '{column}'; {nearest(column, (*rows.columns, *rows.unread))}")
+        own = (*rows.columns, *rows.unread)
+        hint = nearest(column, own)
+        listed = f" columns: {some(own)}" if hint.startswith("did you mean") else ""
+        raise DataError(f"{place}: no column '{column}'; {hint}{listed}")
     cells = rows.columns[name]
     found = []
     for number in range(rows.size) if keep is None else keep:
@@ -267,6 +288,8 @@ def _texts(rows: Rows, column: str, place: str, keep: Sequence[int] | None = Non
             value = _inside(value, inside)
         if isinstance(value, str):
             found.append(value)
+        elif gaps and (value is ABSENT or value is None or value != value):
+            found.append("")
         elif value is ABSENT:
             raise DataError(f"{place} row {number + 1}: no '{column}' there; fill it or remove the row")
         elif value is None or value != value:
