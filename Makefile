@@ -56,6 +56,7 @@ bench: setup-dev build/oracles       ## benchmarks, into benchmarks/results.json
 	$(BIN)/python -m benchmarks --only training
 	$(BIN)/python -m benchmarks --only grid
 	$(BIN)/python -m benchmarks --only stored
+	$(BIN)/python -m benchmarks --only imports
 
 lint: setup-dev        ## ruff and mypy
 	$(BIN)/ruff check .

@@ -93,6 +93,7 @@ def test_names_of_columns_carry_metrics_and_other_names_of_columns_are_known(tmp
     assert set(imported.table["metric"]) == {"accuracy", "loss"}
     assert any("learning_rate, epoch" in note for note in imported.notes)
     assert "column 'Name' is read as run" in imported.notes
+    assert "column 'snli_loss' is read as the loss of snli" in imported.notes
 
 
 def test_only_the_named_sets_are_taken(tmp_path: Path) -> None:
@@ -114,6 +115,16 @@ def test_models_without_steps_or_runs(tmp_path: Path) -> None:
         oo.import_scores(bare)
     assert "\n" not in str(caught.value)
     assert oo.import_scores(bare, maps="run=row").table["run"].nunique() == 6
+
+
+def test_a_long_table_without_runs_is_told_apart_by_what_it_says_of_them(tmp_path: Path) -> None:
+    table = study().rename(columns={"run": "model"})
+    imported = oo.import_scores(written(table, tmp_path / "t.csv"))
+    same(imported.table, study())
+    assert "runs are told apart by model" in imported.notes
+    twice = pd.concat([table, table.assign(value=table["value"] / 2)])
+    with pytest.raises(DataError, match="has different values; keep one of them"):
+        oo.analyse(written(twice, tmp_path / "twice.csv"), in_domain="snli")
 
 
 def test_metrics_as_columns_beside_a_test_set(tmp_path: Path) -> None:

@@ -131,6 +131,18 @@ def test_strange_lines_of_a_folder_of_mlflow_are_named(logs: Path, tmp_path: Pat
     assert dict(zip(own["step"], own["value"], strict=True)) == {2: 0.6, 0: 0.7}  # the later one, and one of old
 
 
+def test_files_of_lighteval() -> None:
+    """Its tracker wrote them (fixtures/make_lighteval.py); the scores are made up."""
+    imported = oo.import_scores(ARCHIVE.parent / "lighteval")
+    assert imported.format == "lighteval"
+    found = imported.table[["run", "step", "test_set", "metric", "value", "stderr"]]
+    assert sorted(found.to_numpy().tolist()) == [
+        ["outputs/run0", step, name, "accuracy", first + step / 100, 0.02]
+        for step in (10, 20)
+        for name, first in (("hans", 0.4), ("snli", 0.5))
+    ]
+
+
 # simulated: the shapes are those of the tools' sources, the files are not theirs
 
 

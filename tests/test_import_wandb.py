@@ -156,6 +156,16 @@ def test_what_the_service_refuses_is_one_line(tmp_path: Path, monkeypatch: pytes
         oo.import_scores("wandb:me/nli")
 
 
+def test_a_key_inside_the_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OODLES_CACHE", str(tmp_path / "cache"))
+    runs = [{**run, "config": {"args": {"seed": 40 + n, "data": "snli"}}} for n, run in enumerate(runs_of(study()))]
+    simulate(monkeypatch, runs)
+    table = oo.import_scores("wandb:me/deep", maps="seed=args.seed,train_set=args.data").table
+    assert (set(table["seed"]), set(table["train_set"])) == (set(range(40, 46)), {"snli"})
+    with pytest.raises(ConfigError, match=r"--map seed=args\.sed: run 'm_snli_0_64' has no 'args\.sed' in its config"):
+        oo.import_scores("wandb:me/deep", maps="seed=args.sed")
+
+
 def test_names_steps_and_values_that_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OODLES_CACHE", str(tmp_path / "cache"))
     rows = [{"eval/a_accuracy": 0.5, "eval/b_accuracy": "NaN"}, {"eval/a_accuracy": 0.6, "eval/b_accuracy": True}]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def test_labels_without_mapping_name_the_row(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"source": Source(file="none.parquet")}, r"no such file"),
-        ({"source": Source(file="t.txt")}, r"not a .parquet, .csv, .tsv or .jsonl"),
+        ({"source": Source(file="t.docx")}, r"not a .parquet, .csv, .tsv or .jsonl"),
         ({"columns": {"premise": "s3", "label": "gold"}}, r"t\.parquet: no column 's3'; known: gold, idx"),
         ({"columns": {"premise": "s1"}}, r"no column 'label'"),
         ({"drop": ("0", "1", "2"), "labels": {}}, r"no example is left"),
@@ -225,3 +226,62 @@ def test_what_was_fetched_is_read_from_the_folder_and_from_the_cache(
     shutil.rmtree(tmp_path / "repo")
     assert [e.id for e in load_examples(replace(suite, data=str(tmp_path / "to")), data)] == ["5", "7"]
     assert [e.id for e in load_examples(suite, data)] == ["5", "7"]
+
+
+ROW = "premise\tlabel\tkind\nA.\tyes\tu\nB.\tno\t\n"
+NAMED = DataSet(name="t", source=Source(file="t.txt"), labels={"yes": 0, "no": 1}, slices=("kind",))
+
+
+def test_files_as_people_have_them(tmp_path: Path) -> None:
+    """Tabs in a .txt, an ending that says nothing, a zip, several files."""
+    (tmp_path / "t.txt").write_text(ROW)
+    expected = [e.fields["premise"] for e in load_examples(suite_in(tmp_path), NAMED)]
+    assert expected == ["A.", "B."]
+    (tmp_path / "t.data").write_text(ROW)
+    odd = with_(NAMED, source=Source(file="t.data", format="tsv"))
+    assert [e.fields["premise"] for e in load_examples(suite_in(tmp_path), odd)] == expected
+    with pytest.raises(DataError, match='say what it is with format = "tsv"'):
+        load_examples(suite_in(tmp_path), with_(NAMED, source=Source(file="t.data")))
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        archive.writestr("../../t.tsv", ROW)
+    packed = with_(NAMED, source=Source(file="t.zip"))
+    assert [e.fields["premise"] for e in load_examples(suite_in(tmp_path), packed)] == expected
+    assert not list(tmp_path.parent.parent.glob("t.tsv"))  # read in memory, written nowhere
+    for part, name in enumerate("CD"):
+        (tmp_path / f"part-{part}.csv").write_text(f"premise,label,kind\n{name}.,yes,u\n")
+    several = with_(NAMED, source=Source(file="part-*.csv"))
+    assert [(e.id, e.fields["premise"]) for e in load_examples(suite_in(tmp_path), several)] == [
+        ("0", "C."),
+        ("1", "D."),
+    ]
+    with pytest.raises(DataError, match="no such file"):
+        load_examples(suite_in(tmp_path), with_(NAMED, source=Source(file="none-*.csv")))
+
+
+def test_archives_that_are_none_or_hold_several_files(tmp_path: Path) -> None:
+    data = with_(NAMED, source=Source(file="t.zip"))
+    (tmp_path / "t.zip").write_bytes(b"PK")
+    with pytest.raises(DataError, match="cannot be unpacked"):
+        load_examples(suite_in(tmp_path), data)
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        archive.writestr("a.tsv", ROW)
+        archive.writestr("b.tsv", ROW)
+    with pytest.raises(DataError, match="holds 2 files, expected one"):
+        load_examples(suite_in(tmp_path), data)
+
+
+def test_gaps_in_slices_and_what_to_do_with_labels_and_headers(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text(
+        '{"premise": "A.", "label": "yes"}\n{"premise": "B.", "label": "no", "kind": null}\n'
+    )
+    gaps = load_examples(suite_in(tmp_path), with_(NAMED, source=Source(file="t.jsonl")))
+    assert [e.slices for e in gaps] == [{"kind": ""}] * 2
+    (tmp_path / "t.txt").write_text("premise\tlabel\tkind\nA.\t0\tu\n")
+    with pytest.raises(DataError, match=r'or name the numbers: label_names = \{ 0 = "yes" \}'):
+        load_examples(suite_in(tmp_path), NAMED)
+    (tmp_path / "t.txt").write_text("premise\tlabel\tkind\n")
+    with pytest.raises(DataError, match="no rows, only a header; expected at least one example"):
+        load_examples(suite_in(tmp_path), NAMED)
+    (tmp_path / "t.txt").write_text(ROW)
+    with pytest.raises(DataError, match=r"no column 'premis'; did you mean 'premise'. columns: premise, label, kind"):
+        load_examples(suite_in(tmp_path), with_(NAMED, columns={"premise": "premis"}))

@@ -111,7 +111,8 @@ class Source:
     """The source of a set's rows: exactly one of generator, file and hub is set."""
 
     generator: str | None = None  # "mini" or "opinions"
-    file: str | None = None  # .parquet, .csv, .tsv or .jsonl, relative to the suite file
+    file: str | None = None  # .parquet, .csv, .tsv, .jsonl or a .zip of one, relative to the suite file; * for several
+    format: str | None = None  # of a file whose ending does not say it: parquet, csv, tsv or jsonl
     hub: str | None = None  # a dataset id
     config: str | None = None
     split: str | None = None

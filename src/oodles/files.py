@@ -1,4 +1,4 @@
-"""Read a Parquet, CSV, TSV or JSON-lines file into columns of cells, exactly as stored.
+"""A Parquet, CSV, TSV or JSON-lines file, or a zip of one -> columns of cells, exactly as the file has them.
 
 An unreadable file raises one line that names the file and the row. Rows are counted from 1, without the header.
 """
@@ -6,8 +6,11 @@ An unreadable file raises one line that names the file and the row. Rows are cou
 from __future__ import annotations
 
 import csv
+import io
 import json
 import sys
+import zipfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
-ABSENT = object()  # a cell that is missing in its row: JSON lines may have different keys
+TABS = (".tsv", ".txt")
+LARGEST = 1 << 31  # bytes of a zipped file
+ABSENT = object()  # a cell that its row does not have: JSON lines may differ in their keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,22 +38,52 @@ class Rows:
     unread: tuple[str, ...] = ()  # columns that were not requested
 
 
-def read_file(path: Path, where: str, wanted: Sequence[str] | None = None) -> Rows:
-    """Read a file according to its suffix; from a Parquet file, only the `wanted` columns if given."""
-    if path.suffix not in SUFFIXES:
-        raise DataError(f"{where}: {path.name} is not a .parquet, .csv, .tsv or .jsonl file")
+def read_file(path: Path, where: str, wanted: Sequence[str] | None = None, kind: str | None = None) -> Rows:
+    """Read a file by its suffix, or as the `kind` that is named; of Parquet only the `wanted` columns, if any are."""
     try:
-        if path.suffix == ".parquet":
-            return _read_parquet(path, where, wanted)
-        text = path.read_bytes()
+        inside, data = (path.name, None) if path.suffix != ".zip" else _unzipped(path, where)
+        suffix = f".{kind}" if kind else Path(inside).suffix
+        if suffix not in (*SUFFIXES, *TABS):
+            raise DataError(
+                f"{where}: {path.name} is not a .parquet, .csv, .tsv or .jsonl file; rename it, or say what it is with"
+                ' format = "tsv"'
+            )
+        if suffix == ".parquet":
+            return _read_parquet(path if data is None else io.BytesIO(data), path, where, wanted)
+        text = path.read_bytes() if data is None else data
     except FileNotFoundError:
         raise DataError(f"{where}: {path}: no such file; files are looked up beside the suite's TOML") from None
     except OSError as error:
         raise DataError(f"{where}: {path} cannot be read ({error.strerror}); check the file") from None
     decoded = _decode(text, path, where)
-    if path.suffix == ".jsonl":
+    if suffix == ".jsonl":
         return as_rows(_json_lines(decoded, path, where), str(path))
-    return _read_separated(decoded, path, where)
+    return _read_separated(decoded, path, where, tabs=suffix in TABS)
+
+
+def join_rows(parts: Sequence[Rows], origin: str) -> Rows:
+    """The rows of several files under each other; a column that a file lacks is a gap there."""
+    names = dict.fromkeys(name for part in parts for name in part.columns)
+    columns = {
+        name: [cell for part in parts for cell in part.columns.get(name, [ABSENT] * part.size)] for name in names
+    }
+    unread = tuple(dict.fromkeys(name for part in parts for name in part.unread))
+    size = sum(part.size for part in parts)
+    return Rows(origin=origin, size=size, columns=columns, class_names=parts[0].class_names, unread=unread)
+
+
+def _unzipped(path: Path, where: str) -> tuple[str, bytes]:
+    """The name and the bytes of the only file in an archive; it is read in memory, whatever its name says."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [m for m in archive.infolist() if not m.is_dir() and not m.filename.startswith("__MACOSX")]
+            if len(members) != 1:
+                raise DataError(f"{where}: {path} holds {len(members)} files, expected one; unpack it")
+            if members[0].file_size > LARGEST:
+                raise DataError(f"{where}: {path} would take {members[0].file_size / 1e9:.1f} GB; unpack it")
+            return members[0].filename, archive.read(members[0])
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error) as error:
+        raise DataError(f"{where}: {path} cannot be unpacked: {first_line(error)}") from None
 
 
 def as_rows(rows: Sequence[Mapping[str, Any]], origin: str) -> Rows:
@@ -69,13 +104,13 @@ def _decode(data: bytes, path: Path, where: str) -> str:
         ) from None
 
 
-def _read_parquet(path: Path, where: str, wanted: Sequence[str] | None) -> Rows:
-    import pyarrow.parquet as pq  # slow to load, and generators do not need it
+def _read_parquet(data: Any, path: Path, where: str, wanted: Sequence[str] | None) -> Rows:
+    import pyarrow.parquet as pq  # slow to load, and generators need none of it
 
     try:
-        schema = pq.read_schema(path)
+        schema = pq.read_schema(data)
         names = [n for n in dict.fromkeys(wanted) if n in schema.names] if wanted is not None else None
-        table = pq.read_table(path, columns=names)
+        table = pq.read_table(data, columns=names)
         columns = {name: table.column(name).to_pylist() for name in table.column_names}
     except OSError:
         raise
@@ -94,10 +129,9 @@ def _class_names(schema: Any) -> dict[str, tuple[str, ...]]:
         return {}
 
 
-def _read_separated(text: str, path: Path, where: str) -> Rows:
-    """Read comma- or tab-separated text with a header. In a tab-separated file, quotation marks are plain text."""
+def _read_separated(text: str, path: Path, where: str, *, tabs: bool) -> Rows:
+    """Comma- or tab-separated text with a header. A tab-separated file knows no quotation marks: they are text."""
     csv.field_size_limit(sys.maxsize)
-    tabs = path.suffix == ".tsv"
     cells: Iterable[list[str]]
     if tabs:
         cells = (line.removesuffix("\r").split("\t") for line in text.split("\n") if line.strip("\r"))

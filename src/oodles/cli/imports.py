@@ -40,7 +40,7 @@ def import_(
     Examples:
         oodles import --inspect scores.csv
         oodles import scores.csv --in-domain mnli --out table.parquet
-        oodles import outputs/ --preset paper --keys 'eval_{test_set}_{metric}' --inspect
+        oodles import outputs/ --in-domain mnli --out runs.parquet
     """
     from oodles.api.imports import check_out, import_scores, inspect_scores, write_table
 

@@ -44,12 +44,13 @@ class RunMap:
         known = _of_config(config)
         for name, key in self.columns.items():
             if name in FIELDS or name not in TABLE:
-                if key not in config:
+                value = _inside(config, key)
+                if value is None:
                     raise ConfigError(
                         f"--map {name}={key}: run '{shown(run)}' has no '{shown(key)}' in its config;"
                         f" {nearest(key, config)}"
                     )
-                known[name] = config[key]
+                known[name] = value
         known |= self.by_name(run)
         return {name: value for name, value in {**known, **self.runs.get(run, {})}.items() if value is not None}
 
@@ -119,6 +120,16 @@ def untold(abouts: Iterable[Mapping[str, Any]]) -> list[str]:
     if not missing:
         return []
     return [f"not told of the runs: {', '.join(missing)}; say it with {EXAMPLE}, or a file: --map runs.csv"]
+
+
+def _inside(config: Mapping[str, Any], key: str) -> Any:
+    """What a config holds under a key, or under a path such as args.seed; None where there is nothing plain."""
+    value: Any = config.get(key)
+    if value is None and "." in key:
+        value = config
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+    return value if isinstance(value, (str, int, float)) else None
 
 
 def _parts(given: str) -> Sequence[str]:

@@ -91,6 +91,8 @@ def _read_one(file: Path, maps: RunMap, options: Options, *, several: bool) -> I
     if "test_set" in table.columns and "value" not in table.columns:
         table = _from_metrics(table, notes)
     if "test_set" in table.columns or "value" in table.columns:
+        if "run" not in table.columns and any(name in table.columns for name in FIELDS):
+            table = _with_run(table, maps, where, notes)
         return Imported(format=NAME, table=as_table(table, where), notes=tuple(notes))
     return _from_wide(table, where, maps, options, notes)
 
@@ -164,6 +166,11 @@ def _from_wide(table: pd.DataFrame, where: str, maps: RunMap, options: Options, 
         notes.append("no column for the step: every row is a model with one checkpoint")
     told = f"; not taken: {some(scores.left_out)}" if scores.left_out else ""
     notes.append(f"test sets are the columns {some(scores.splits)}{told}; choose others with --test-set")
+    notes += [
+        f"column '{shown(column)}' is read as the {metric} of {shown(test_set)}"
+        for column, (test_set, metric) in scores.splits.items()
+        if metric != "accuracy" and "/" not in column
+    ][:4]
     _refuse_twins(table, list(scores.splits), where)
     table = _as_shares(table, scores, where, notes)
     kept = [c for c in table.columns if c not in scores.splits and (c in _KEPT or not _is_number(table[c]))]

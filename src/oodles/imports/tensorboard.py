@@ -18,7 +18,8 @@ import numpy as np
 from oodles.errors import DataError, first_line
 from oodles.imports.contract import Imported, Options
 from oodles.imports.found import files_below, run_names
-from oodles.imports.logs import Log, as_step, from_logs
+from oodles.imports.logs import LARGEST as LARGEST_STEP
+from oodles.imports.logs import Log, from_logs
 from oodles.imports.wire import as_float, crc32c, fields, signed
 
 NAME = "tensorboard"
@@ -161,7 +162,9 @@ def _add(record: bytes, found: _Events, known: dict[bytes, str]) -> None:
         if number == 1 and not found.began:
             found.began = as_float(value)
         elif number == 2:
-            step = as_step(signed(value), "event")
+            step = signed(value)
+            if not 0 <= step < LARGEST_STEP:
+                raise ValueError(f"step is {step}")
         elif number == 5:
             summary = value
     if summary is None:

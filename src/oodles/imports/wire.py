@@ -6,7 +6,6 @@ Event files of TensorBoard and run files of wandb are read with it, so that neit
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,26 +13,35 @@ import numpy as np
 VARINT, DOUBLE, BYTES, FLOAT = 0, 1, 2, 5  # kinds of fields
 
 
-def fields(data: bytes) -> Iterator[tuple[int, Any]]:
+def fields(data: bytes) -> list[tuple[int, Any]]:
     """Every field of a message: its number, and an int, or the bytes of it; ValueError where it is none."""
+    found: list[tuple[int, Any]] = []
     place, end = 0, len(data)
     while place < end:
-        tag, place = _varint(data, place)
-        number, kind = tag >> 3, tag & 7
-        if kind == VARINT:
-            value, place = _varint(data, place)
-            yield number, value
-            continue
-        if kind == BYTES:
-            size, place = _varint(data, place)
-        elif kind in (DOUBLE, FLOAT):
+        tag = data[place]
+        place += 1
+        if tag >= 0x80:  # most numbers are one byte, and a call is slow
+            tag, place = _varint(data, place - 1)
+        kind = tag & 7
+        if kind in (DOUBLE, FLOAT):
             size = 8 if kind == DOUBLE else 4
+        elif kind in (BYTES, VARINT):
+            if place >= end:
+                raise ValueError("a number that does not end")
+            size = data[place]
+            place += 1
+            if size >= 0x80:
+                size, place = _varint(data, place - 1)
+            if kind == VARINT:
+                found.append((tag >> 3, size))
+                continue
         else:
             raise ValueError("a field of an unknown kind")
         if place + size > end:
             raise ValueError("a field goes beyond its message")
-        yield number, data[place : place + size]
+        found.append((tag >> 3, data[place : place + size]))
         place += size
+    return found
 
 
 def signed(value: int) -> int:

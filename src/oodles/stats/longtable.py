@@ -183,7 +183,7 @@ def _plain_cells(column: pd.Series, name: str, where: str) -> pd.Series:
         if name in NUMBERS:
             raise DataError(f"{where}: column '{name}' holds {column.dtype}; expected numbers")
         return column.astype(str).where(column.notna(), None)
-    for kind in set(map(type, column)):
+    for kind in set(map(type, column)) if column.dtype == object else ():
         if not issubclass(kind, (str, numbers.Real, Decimal, date, type(None), type(pd.NA), type(pd.NaT))):
             row = next(i for i, cell in enumerate(column, start=1) if type(cell) is kind)
             raise DataError(f"{where} row {row}: column '{shown(name)}' holds {_kind(kind)}; expected text or numbers")

@@ -20,6 +20,7 @@ from oodles.suite.stand_ins import STAND_IN
 from oodles.toml import build, check_schema, read_toml
 
 SUITE_SCHEMA = 1
+FORMATS = ("parquet", "csv", "tsv", "jsonl")  # of files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +262,8 @@ def _check_source(source: Source, where: str) -> None:
         raise ConfigError(f"{where}: source names {given or 'nothing'}, expected one of generator, file, hub")
     if source.generator == STAND_IN:
         raise ConfigError(f"{where}: generator '{STAND_IN}' is for estimates only; name a file or a hub data set")
+    if source.format is not None and (source.file is None or source.format not in FORMATS):
+        raise ConfigError(f"{where}: format is '{shown(source.format)}', expected one of a file: {', '.join(FORMATS)}")
     if source.hub is not None and not source.split:
         raise ConfigError(f'{where}: source has no split; name one, e.g. split = "test"')
     if source.hub is not None:

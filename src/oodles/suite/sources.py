@@ -23,8 +23,8 @@ from typing import Any
 
 from oodles.contracts import DataSet, Example, Suite, content_hash
 from oodles.disk import cache_dir
-from oodles.errors import DataError, nearest
-from oodles.files import ABSENT, SUFFIXES, Rows, as_rows, read_file
+from oodles.errors import DataError, nearest, some
+from oodles.files import ABSENT, SUFFIXES, Rows, as_rows, join_rows, read_file
 from oodles.suite import mini, opinions
 from oodles.suite.hub import Provenance, bring, matches, provenance_of
 from oodles.suite.stand_ins import STAND_IN, make_rows, stand_in_for
@@ -86,8 +86,9 @@ _kept: dict[str, tuple[tuple[Example, ...], Origin]] = {}
 
 def _load(suite: Suite, data: DataSet) -> tuple[tuple[Example, ...], Origin]:
     path = locate(suite, data)
-    status = None if path is None else path.stat() if path.is_file() else None
-    stamp = [str(path), status.st_mtime_ns, status.st_size] if status else None
+    files = [] if path is None else files_of(path)
+    known = [(str(file), file.stat()) for file in files if file.is_file()]
+    stamp = [[name, stat.st_mtime_ns, stat.st_size] for name, stat in known]
     key = content_hash([suite.name, asdict(data), stamp]) if stamp or data.source.generator else None
     if key is None or key not in _kept:
         loaded = _examples(_read(suite, data, path), data, f"{suite.name}/{data.name}", path)
@@ -115,6 +116,11 @@ def locate(suite: Suite, data: DataSet) -> Path | None:
     copy = cached(suite, data)
     provenance = provenance_of(copy) if copy.is_file() else None
     return copy if provenance is not None and matches(provenance, source) else None
+
+
+def files_of(path: Path) -> list[Path]:
+    """The file itself; for a name with a star, every file that fits it, in order."""
+    return sorted(path.parent.glob(path.name)) if "*" in path.name else [path]
 
 
 def cached(suite: Suite, data: DataSet) -> Path:
@@ -153,8 +159,11 @@ def _read(suite: Suite, data: DataSet, path: Path | None) -> Rows:
     if source.generator is not None:
         return _generate(data, where)
     if path is not None:
-        return read_file(path, where, _wanted(data))
-    if Path(str(source.hub)).is_dir():  # laid out like the hub; it may change, so it is not copied
+        parts = [read_file(file, where, _wanted(data), source.format) for file in files_of(path)]
+        if not parts:
+            raise DataError(f"{where}: {path}: no such file; files are looked up beside the suite's TOML")
+        return parts[0] if len(parts) == 1 else join_rows(parts, str(path))
+    if Path(str(source.hub)).is_dir():  # laid out like the hub; it may change, so no copy is kept
         with tempfile.TemporaryDirectory() as scratch:
             copy = Path(scratch) / f"{source.split}.parquet"
             bring(source, copy, where, lambda _: None)
@@ -199,6 +208,8 @@ def _generate_rows(generator: str, name: str, split: str, seed: int, where: str)
 
 def _examples(rows: Rows, data: DataSet, where: str, path: Path | None) -> tuple[tuple[Example, ...], Origin]:
     place = f"{where}: {rows.origin}" if rows.origin and not rows.origin.startswith("generator") else where
+    if not rows.size:
+        raise DataError(f"{place}: no rows{', only a header' if rows.columns else ''}; expected at least one example")
     label_column, id_column = data.columns.get("label", "label"), data.columns.get("id", "id")
     labels = [data.label_names.get(raw, raw) for raw in _texts(rows, label_column, place)]
     keep = _kept_rows(labels, data, place)
@@ -209,7 +220,7 @@ def _examples(rows: Rows, data: DataSet, where: str, path: Path | None) -> tuple
     if data.item and data.item not in names:
         raise DataError(f"{place}: item is '{data.item}', expected a field or slice; {nearest(data.item, names)}")
     texts = {name: _texts(rows, column, place, keep) for name, column in fields.items()}
-    slices = {name: _texts(rows, name, place, keep) for name in data.slices}
+    slices = {name: _texts(rows, name, place, keep, gaps=True) for name in data.slices}
     has_ids = id_column in rows.columns or "id" in data.columns
     ids = _texts(rows, id_column, place, keep) if has_ids else [str(number) for number in keep]
     examples = tuple(
@@ -249,17 +260,27 @@ def _kept_rows(labels: Sequence[str], data: DataSet, place: str) -> list[int]:
             rows = sum(other == label for other in labels)
             raise DataError(
                 f"{place} row {number + 1}: label '{label}' has no mapping ({rows} rows have it);"
-                f" mapped: {', '.join(data.labels)}; map it or drop it"
+                f" mapped: {', '.join(data.labels)}; map it or drop it{_hint(label, data)}"
             )
         keep.append(number)
     return keep
 
 
-def _texts(rows: Rows, column: str, place: str, keep: Sequence[int] | None = None) -> list[str]:
-    """Return the cells of a column as texts. `choices.text.0` reaches into nested cells."""
+def _hint(label: str, data: DataSet) -> str:
+    """Numbers where names are mapped: what says which is which."""
+    if not label.lstrip("-").isdigit() or any(known.isdigit() for known in data.labels):
+        return ""
+    return f', or name the numbers: label_names = {{ {label} = "{next(iter(data.labels), "yes")}" }}'
+
+
+def _texts(rows: Rows, column: str, place: str, keep: Sequence[int] | None = None, *, gaps: bool = False) -> list[str]:
+    """The cells of a column as texts; gaps, if there may be any, as no text. `choices.text.0` reaches into cells."""
     name, *inside = [column] if column in rows.columns else column.split(".")
     if name not in rows.columns:
-        raise DataError(f"{place}: no column '{column}'; {nearest(column, (*rows.columns, *rows.unread))}")
+        own = (*rows.columns, *rows.unread)
+        hint = nearest(column, own)
+        listed = f" columns: {some(own)}" if hint.startswith("did you mean") else ""
+        raise DataError(f"{place}: no column '{column}'; {hint}{listed}")
     cells = rows.columns[name]
     texts = []
     for number in range(rows.size) if keep is None else keep:
@@ -268,6 +289,8 @@ def _texts(rows: Rows, column: str, place: str, keep: Sequence[int] | None = Non
             value = _inside(value, inside)
         if isinstance(value, str):
             texts.append(value)
+        elif gaps and (value is ABSENT or value is None or value != value):
+            texts.append("")
         elif value is ABSENT:
             raise DataError(f"{place} row {number + 1}: no '{column}' there; fill it or remove the row")
         elif value is None or value != value:
