@@ -50,6 +50,9 @@ def keep(number: int, out: Path, cost: dict[str, float]) -> None:
     found = sorted(int(seed) for seed in table["seed"].unique())
     if found != seeds()[number]:
         raise SystemExit(f"{out} has the seeds {found}, expected {seeds()[number]} of repetition {number}")
+    scored = table.loc[table["metric"] == "accuracy"].groupby("run").size()
+    if scored.min() < table["step"].nunique() * table["test_set"].nunique():
+        raise SystemExit(f"{out}: {scored.idxmin()} is not finished; run the demo there again, then keep it")
     KEPT.mkdir(exist_ok=True)
     table.loc[table["metric"].isin(METRICS), COLUMNS].to_csv(KEPT / f"{number}.csv", index=False)
     save(KEPT / f"{number}.json", {"seeds": found, **cost})
@@ -114,10 +117,16 @@ def power_markdown() -> str:
     return "\n".join(["| runs | draws with a clear pair | TFLOP |", "|---|---|---|", *rows]) + "\n"
 
 
+def together() -> str:
+    """All runs of the first round in one analysis."""
+    table = pd.concat([scores(number) for number in kept("first_round")])
+    return f"{_pairs_told(oo.analyse(table))}\n"
+
+
 def blocks() -> dict[str, str]:
     """Name of a block of the page -> its text."""
     rounds = {name: markdown(name) for name in ("first_round", "second_round")}
-    return {**rounds, "power": power_markdown()}
+    return {**rounds, "power": power_markdown(), "together": together()}
 
 
 def _pairs_told(analysis: Analysis) -> str:
