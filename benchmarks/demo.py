@@ -1,8 +1,9 @@
 """The demo, repeated with other seeds: does its finding stand, and what does it cost?
 
-    oodles demo --out runs/demo-2 --set "grid.seeds=[10, 11, 12, 13, 14, 15]"            a repetition
-    python -m benchmarks.demo --keep 2 --out runs/demo-2 --cpu 1500 --wall 800 --peak 1.6
+    oodles demo --out runs/demo-4                                     a repetition; others with --set "grid.seeds=..."
+    python -m benchmarks.demo --keep 4 --out runs/demo-4 --cpu 1100 --wall 600 --peak 1.6
                                                                       its scores and cost into benchmarks/demo/
+    python -m benchmarks.demo --power                                 how many runs it takes, from the first round
     python -m benchmarks.demo --table                                 what was kept, into docs/opinions.md
 
 The seeds are those of `demo_seeds.json`, which was committed before a run with any of them was started; the demo was
@@ -17,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 import oodles as oo
@@ -26,17 +28,20 @@ from oodles.stats.analysis import Analysis
 FOLDER = Path(__file__).parent
 KEPT = FOLDER / "demo"
 PAGE = FOLDER.parent / "docs" / "opinions.md"
-MARKS = ("<!-- repetitions: begin -->", "<!-- repetitions: end -->")
+MARKS = ("<!-- {}: begin -->", "<!-- {}: end -->")
 COLUMNS = ["run", "model", "train_set", "shots", "seed", "step", "test_set", "role", "metric", "value", "n", "chance"]
 METRICS = ("accuracy", "auc", "share:Yes", "share:No")
 CLEAR = 0.05
+SIZES, DRAWS = (6, 8, 9, 10, 12), 100
+TFLOP = 4.93  # of one run, by the dry run
 NO_RECORDS = "no per-example records"  # true of what is kept here, not of the demo
 
 
-def seeds() -> dict[int, list[int]]:
-    """Of each repetition."""
-    told = json.loads((FOLDER / "demo_seeds.json").read_text())["repetitions"]
-    return {int(number): list(each) for number, each in told.items()}
+def seeds(which: str = "") -> dict[int, list[int]]:
+    """Of each repetition, of one round or of both."""
+    told = json.loads((FOLDER / "demo_seeds.json").read_text())
+    rounds = [which] if which else ["first_round", "second_round"]
+    return {int(number): list(each) for name in rounds for number, each in told[name].items()}
 
 
 def keep(number: int, out: Path, cost: dict[str, float]) -> None:
@@ -45,14 +50,30 @@ def keep(number: int, out: Path, cost: dict[str, float]) -> None:
     found = sorted(int(seed) for seed in table["seed"].unique())
     if found != seeds()[number]:
         raise SystemExit(f"{out} has the seeds {found}, expected {seeds()[number]} of repetition {number}")
+    scored = table.loc[table["metric"] == "accuracy"].groupby("run").size()
+    if scored.min() < table["step"].nunique() * table["test_set"].nunique():
+        raise SystemExit(f"{out}: {scored.idxmin()} is not finished; run the demo there again, then keep it")
     KEPT.mkdir(exist_ok=True)
     table.loc[table["metric"].isin(METRICS), COLUMNS].to_csv(KEPT / f"{number}.csv", index=False)
     save(KEPT / f"{number}.json", {"seeds": found, **cost})
 
 
-def kept() -> list[int]:
+def kept(which: str = "") -> list[int]:
     """The repetitions that are here."""
-    return [number for number in seeds() if (KEPT / f"{number}.csv").is_file()]
+    return [number for number in seeds(which) if (KEPT / f"{number}.csv").is_file()]
+
+
+def power(draws: int = DRAWS, seed: int = 0) -> dict[str, float]:
+    """How often some of the first round's runs, drawn together, find at least one clear pair; by their number."""
+    table = pd.concat([scores(number) for number in kept("first_round")])
+    table, runs = table[table["metric"] != "auc"], table["run"].unique()
+    draw, found = np.random.default_rng(seed), {}
+    for size in SIZES:
+        chosen = [table[table["run"].isin(draw.choice(runs, size, replace=False))] for _ in range(draws)]
+        hits = [(oo.partial_correlations(one, within=("pooled",)).table["p_holm"] < CLEAR).any() for one in chosen]
+        found[str(size)] = float(np.mean(hits))
+        print(size, found[str(size)], flush=True)
+    return found
 
 
 def scores(number: int) -> pd.DataFrame:
@@ -78,15 +99,34 @@ def clear_pairs(analysis: Analysis) -> pd.DataFrame:
     return pairs[(pairs["within"] == "pooled") & (pairs["p_holm"] < CLEAR)]
 
 
-def markdown() -> str:
-    """All repetitions: verdicts, the clear pairs, the last step and the cost."""
+def markdown(which: str) -> str:
+    """The repetitions of a round: verdicts, the clear pairs, the last step and the cost."""
     parts = []
-    for number in kept():
+    for number in kept(which):
         analysis = analysed(number)
         own = ", ".join(map(str, seeds()[number]))
         parts.append(f"**Repetition {number}** (seeds {own}). {analysis.verdicts[0].sentence}")
         parts.append(_pairs_told(analysis))
-    return "\n\n".join([*parts, _last_step(), _costs()]) + "\n"
+    return "\n\n".join([*parts, _last_step(kept(which)), _costs(kept(which))]) + "\n" if parts else "None yet.\n"
+
+
+def power_markdown() -> str:
+    """What `power` found, with the arithmetic of so many runs."""
+    told = json.loads((KEPT / "power.json").read_text())
+    rows = [f"| {size} | {share:.2f} | {int(size) * TFLOP:.0f} |" for size, share in told.items()]
+    return "\n".join(["| runs | draws with a clear pair | TFLOP |", "|---|---|---|", *rows]) + "\n"
+
+
+def together() -> str:
+    """All runs of the first round in one analysis."""
+    table = pd.concat([scores(number) for number in kept("first_round")])
+    return f"{_pairs_told(oo.analyse(table))}\n"
+
+
+def blocks() -> dict[str, str]:
+    """Name of a block of the page -> its text."""
+    rounds = {name: markdown(name) for name in ("first_round", "second_round")}
+    return {**rounds, "power": power_markdown(), "together": together()}
 
 
 def _pairs_told(analysis: Analysis) -> str:
@@ -104,22 +144,22 @@ def _pairs_told(analysis: Analysis) -> str:
     return "\n".join([*head, *rows, *([""] if rows else []), common]).strip()
 
 
-def _last_step() -> str:
-    names = list(ends(kept()[0], "accuracy"))
+def _last_step(numbers: list[int]) -> str:
+    names = list(ends(numbers[0], "accuracy"))
     rows = []
-    for number in kept():
+    for number in numbers:
         accuracy, auc = ends(number, "accuracy"), ends(number, "auc")
         rows.append(f"| {number} | " + " | ".join(f"{accuracy[name]:.2f} ({auc[name]:.2f})" for name in names) + " |")
     head = "| repetition | " + " | ".join(f"`{name}`" for name in names) + " |"
     return "\n".join(["Mean accuracy (AUC) at the last step:", "", head, "|---" * (len(names) + 1) + "|", *rows])
 
 
-def _costs() -> str:
+def _costs(numbers: list[int]) -> str:
     rows = []
-    for number in kept():
+    for number in numbers:
         told: dict[str, Any] = json.loads((KEPT / f"{number}.json").read_text())
         rows.append(f"| {number} | {told['cpu'] / 60:.1f} | {told['wall'] / 60:.1f} | {told['peak']:.2f} |")
-    head = "| repetition | CPU minutes | minutes on a busy machine, one thread | peak memory, GB |"
+    head = "| repetition | CPU minutes | minutes, two cores shared with others | peak memory, GB |"
     return "\n".join([head, "|---|---|---|---|", *rows])
 
 
@@ -129,12 +169,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="its folder")
     for name, unit in (("cpu", "seconds"), ("wall", "seconds"), ("peak", "GB")):
         parser.add_argument(f"--{name}", type=float, help=unit)
+    parser.add_argument("--power", action="store_true", help="draw from the first round")
     parser.add_argument("--table", action="store_true", help="write the table into docs/opinions.md")
     chosen = parser.parse_args(arguments)
     if chosen.keep:
         keep(chosen.keep, chosen.out, {name: getattr(chosen, name) for name in ("cpu", "wall", "peak")})
+    if chosen.power:
+        save(KEPT / "power.json", power())
     if chosen.table:
-        put_into(PAGE, markdown(), *MARKS)
+        for name, text in blocks().items():
+            put_into(PAGE, text, *(mark.format(name) for mark in MARKS))
     return 0
 
 

