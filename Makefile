@@ -39,6 +39,9 @@ test-long: setup-dev build/oracles   ## campaigns too long for every day (some h
 	PYTHONPATH=build/oracles $(BIN)/python -m benchmarks.statistics --long --seed 0 --out build/statistics.json
 	$(BIN)/python -m benchmarks.statistics --merge build/statistics.json
 	$(BIN)/python -m benchmarks.statistics --table build/statistics.json --into docs/statistics-evidence.md
+	$(BIN)/python -m benchmarks.claim --long --seed 0 --out build/claim.json
+	$(BIN)/python -m benchmarks.claim --merge build/claim.json
+	$(BIN)/python -m benchmarks.claim --table build/claim.json --into docs/statistics-evidence.md
 	$(BIN)/python -m benchmarks.noise --long --seed 0 --out build/noise.json
 	$(BIN)/python -m benchmarks.noise --merge build/noise.json
 	$(BIN)/python -m benchmarks.noise --table build/noise.json --into docs/statistics-evidence.md

@@ -18,6 +18,7 @@ import oodles as oo
 from oodles.api.findings import findings
 from oodles.show.figures import plot_correlations
 from oodles.stats.analysis import Analysis
+from oodles.stats.answers import Answer
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "findings.md"
@@ -101,8 +102,44 @@ def blocks() -> dict[str, str]:
             for unit in ("run", "architecture")
         ],
     )
+    made |= further()
     made["coverage"] = _coverage(json.loads((ROOT / "benchmarks" / "results.json").read_text())["real_coverage"])
     return made
+
+
+def further() -> dict[str, str]:
+    """The claim on timm, and what other choices make of the findings."""
+    answer = oo.analyse("timm", across="architecture").claim
+    assert answer is not None
+    told = "".join(f"> {sentence}\n\n" for sentence in answer.sentences)
+    rows = [
+        f"| {row['a']} ~ {row['b']} | {row['r']:+.2f} | {row['tau']:.2f} [{row['tau_low']:.2f}, {row['tau_high']:.2f}] "
+        f"| {row['predicted_low']:+.2f} to {row['predicted_high']:+.2f} | {_p(row['p_holm'])} | {row['levels']} |"
+        for row in answer.tables["claim"].to_dict("records")
+    ]
+    head = ["| pair | mean r | sd of z over architectures | a new architecture | p (Holm) | architectures |"]
+    made = {"timm-claim": told + "\n".join([*head, "|---|---:|---|---|---:|---:|", *rows])}
+    said = []
+    for name in ("clip", "olmo", "pythia", "timm"):
+        found = oo.analyse(name, sensitivity=True).answers["sensitivity"]
+        said.append(f"- `{name}`: {' '.join(found.sentences)}{_arc_and_piqa(found) if name == 'olmo' else ''}")
+    made["sensitivity"] = "\n".join(said)
+    return made
+
+
+def _arc_and_piqa(found: Answer) -> str:
+    """The pair of the table above, under all choices."""
+    rows = found.tables["sensitivity_pairs"]
+    row = rows[(rows["a"] == "arc_challenge") & (rows["b"] == "piqa")].iloc[0]
+    return (
+        f" arc_challenge ~ piqa: {row['r']:+.2f} by default, {row['lowest']:+.2f} by {row['lowest_by']},"
+        f" {row['highest']:+.2f} by {row['highest_by']}; clear with the sign of the default in {row['same_clear']},"
+        f" of the other sign in {row['other_sign']}."
+    )
+
+
+def _p(value: float) -> str:
+    return "not tested" if np.isnan(value) else "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _said(analysis: Analysis) -> str:
