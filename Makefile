@@ -23,7 +23,7 @@ help:             ## what there is
 
 demo: setup       ## fine-tune the embedded model, evaluate seven test sets, write runs/demo/report.html
 	$(BIN)/oodles fetch $(MODEL)
-	$(BIN)/oodles demo
+	$(BIN)/oodles demo $(DEMO_ARGS)
 
 test: setup-dev lint   ## lint, types and tests, on all cores
 	$(BIN)/oodles fetch $(MODEL)
