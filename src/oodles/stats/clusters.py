@@ -107,12 +107,12 @@ def cluster_values(
         whole = found.fit.residuals.T @ found.fit.residuals
         products = np.concatenate([whole[None], found.left_out])
         own, source = _own_noise(found, items, metric, recipe.method)
-        shared = _covariate_products(found, items, metric, recipe.method)
+        clean = _without_covariate_noise(found, products, items, metric, recipe.method)
         shares = _shares(found)
         measured += [one == "records" for one in source]
         for values, into in (
             (_pseudo_values(products, np.zeros_like(own)), observed),
-            (_pseudo_values(products - shared, own), corrected),
+            (_pseudo_values(clean, own), corrected),
         ):
             for i, j in combinations(range(len(part.test_sets)), 2):
                 if np.isfinite(values[:, i, j]).all():
@@ -156,16 +156,18 @@ def _own_noise(found: Estimate, items: Examples | None, metric: str, method: str
     return own, [part.source for part in parts]
 
 
-def _covariate_products(found: Estimate, items: Examples | None, metric: str, method: str) -> Array:
-    """What noise of the in-domain score adds to every product of residuals, of all units and without each.
+def _without_covariate_noise(
+    found: Estimate, products: Array, items: Examples | None, metric: str, method: str
+) -> Array:
+    """Products of residuals without what noise of the in-domain score adds to them; nan where that is not known.
 
     Both residuals of a point contain the noise times the local slopes of their curves, and the signal that a slope
     flattened by noise leaves behind.
     """
-    n_sets, n_units = len(found.used.test_sets), len(found.used.unit_names)
+    n_units = len(found.used.unit_names)
     variance = noise.inside_noise(found, items, metric, method).variance
     if not np.isfinite(variance):
-        return np.full((n_units + 1, n_sets, n_sets), np.nan)
+        return np.full_like(products, np.nan)
     slopes = local_slopes(found, method)
     x = found.used.covariates
     x = residuals.centre(x, found.used.runs) if found.refits[0].design.runs is not None else x - x.mean(axis=0)
@@ -173,7 +175,7 @@ def _covariate_products(found: Estimate, items: Examples | None, metric: str, me
     share = max(variance, 0.0) / signal * float(np.mean(found.left)) / len(slopes)
     of_unit = np.array([slopes[found.used.units == u].T @ slopes[found.used.units == u] for u in range(n_units)])
     total = of_unit.sum(axis=0)
-    return np.asarray(share * np.concatenate([total[None], total - of_unit]), dtype=float)
+    return np.asarray(products - share * np.concatenate([total[None], total - of_unit]), dtype=float)
 
 
 def local_slopes(found: Estimate, method: str) -> Array:
