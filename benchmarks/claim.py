@@ -221,7 +221,7 @@ def score_cell(name: str, n_sets: int, seed: int) -> dict[str, Any]:
     for number in range(n_sets):
         series, loadings = simulate(cell, draw)
         clusters = [cluster_values(one, Estimator(within="run"), name=str(m)) for m, one in enumerate(series)]
-        pairs = sorted(clusters[0].observed)
+        pairs = sorted({pair for cluster in clusters for pair in cluster.observed})
         found = {end: [_units(clusters, pair, end) for pair in pairs] for end in ("observed", "corrected")}
         p_values = {end: np.array([effects.welch(v).p_val for v in values]) for end, values in found.items()}
         p_values["both"] = np.maximum(p_values["observed"], p_values["corrected"])
