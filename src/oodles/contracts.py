@@ -409,6 +409,33 @@ class Predictions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmJob:
+    """What a job of SLURM asks for; None: not said, so that the cluster or the next wider table decides."""
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    time: str | None = None  # as sbatch takes it: 04:00:00, 2-00:00:00
+    gpus: int | None = None
+    cpus: int | None = None  # also the number of threads
+    memory: str | None = None  # of the node: 64G
+    constraint: str | None = None
+    setup: tuple[str, ...] | None = None  # lines of the script before the command: modules, an environment
+    python: str | None = None  # the command that starts Python in the job, e.g. in a container
+    runs_per_job: int | None = None  # runs of one model that a job makes one after the other
+    options: Mapping[str, str | int | bool] | None = None  # any other option of sbatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slurm(SlurmJob):
+    """[slurm]: how a study is run on a cluster. Nothing of it decides a run's outcome."""
+
+    width: int = 64  # jobs of an array that may run at a time
+    warning: int = 120  # seconds before its end in which a job is told
+    models: Mapping[str, SlurmJob] = field(default_factory=dict)  # by label, with * and ?
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
     """A study file, resolved: a grid of runs over one suite."""
 
@@ -430,6 +457,8 @@ class Study:
     evaluation: Evaluation = field(default_factory=Evaluation)
     folder: str = ""  # of the study file; relative suites and models are looked up there
     reported_gpu_hours: float | None = None  # what a published study is said to have taken; compared with the estimate
+    slurm: Slurm = field(default_factory=Slurm)
+    run: str = ""  # the name of the only run; empty: as the grid names it
 
 
 def role_of(test_set: str, train_set: str) -> Role:

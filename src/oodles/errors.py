@@ -6,6 +6,7 @@
     ├── ModelError              a model folder, a tokenizer, an adapter, the answers' tokens
     ├── StoreError              a run folder
     │   └── DiskError           a disk that is full, read-only, failing or gone: no run can be kept until it is mended
+    ├── SchedulerError          a command of SLURM's
     └── MissingExtraError       an optional dependency, with its install line
 
 The command line prints these without a traceback and exits with 2. A run that failed while it
@@ -55,6 +56,10 @@ class StoreError(OodlesError):
 
 class DiskError(StoreError):
     """Nothing can be written now; what is committed stays, and the same command resumes when the disk is mended."""
+
+
+class SchedulerError(OodlesError):
+    """SLURM refuses something, or does not answer."""
 
 
 class MissingExtraError(OodlesError):

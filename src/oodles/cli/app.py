@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from oodles import __version__
 from oodles.cli.analyse import analyse, report
+from oodles.cli.cluster import cancel
 from oodles.cli.findings import findings
 from oodles.cli.runs import demo, pack, run, status
 from oodles.cli.score import score
@@ -36,7 +37,7 @@ EXAMPLES = "Examples:"  # what follows this line in the docstring of a verb ends
 VERBS: dict[str, list[Callable[..., None]]] = {
     "Try it": [demo, findings],
     "Prepare": [suites, models, fetch, check],
-    "Run": [run, status, score],
+    "Run": [run, status, cancel, score],
     "Read the results": [analyse, report, pack],
 }
 

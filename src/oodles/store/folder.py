@@ -22,7 +22,7 @@ from oodles.trouble import disk_errors
 
 STORE_SCHEMA = 1
 STUDY_FILE, AUDIT_FILE = "study.json", "audit.json"
-SETS, RUNS, LOCKS = "sets", "runs", "locks"  # folders of a study
+SETS, RUNS, LOCKS, SLURM = "sets", "runs", "locks", "slurm"  # folders of a study
 SPEC_FILE, ENV_FILE, DRAW_FILE, DONE_FILE, FAILED_FILE = (
     "spec.json",
     "env.json",
@@ -91,6 +91,15 @@ class StudyFolder:
     @property
     def run_locks(self) -> list[Path]:
         return list(self.locks.glob("*.json"))
+
+    @property
+    def slurm(self) -> Path:
+        """What was submitted to SLURM: scripts, studies as they were, logs, and who has which run."""
+        return self.path / SLURM
+
+    @property
+    def ledger(self) -> Path:
+        return self.slurm / "jobs.jsonl"
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold the lock of what the runs share, study.json and the sets; everybody holds it for moments only."""
