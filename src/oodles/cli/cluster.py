@@ -93,6 +93,8 @@ def _print_scripts(grid: Grid, asked: Asked, root: Path, choice: Choice, how: Po
         say(f"array {number} of {len(scripts)}: {len(array.shares)} jobs, {array.runs} runs")
         print(text)
     say(f"{_counted(choice, 'would be submitted')}; nothing was submitted")
+    if scripts:
+        say(f"by hand: mkdir -p {root.absolute() / 'slurm'}, and sbatch a script")
     _say_left_out(choice)
 
 

@@ -107,8 +107,8 @@ class StudyFolder:
 
     @property
     def is_strange(self) -> bool:
-        """Whether there is anything but locks and unfinished files."""
-        ours = (".lock", ".part", LOCKS)
+        """Whether there is anything but locks, logs of SLURM and unfinished files."""
+        ours = (".lock", ".part", LOCKS, SLURM)  # a script that is submitted by hand needs a place for its log
         there = self.path.exists()
         return there and (not self.path.is_dir() or any(not p.name.endswith(ours) for p in self.path.iterdir()))
 
