@@ -57,6 +57,7 @@ ReturnToService=2
 MpiDefault=none
 MailProg=/bin/true
 JobRequeue=1
+SlurmctldDebug=debug
 KillWait=5
 MinJobAge=3600
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny

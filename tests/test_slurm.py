@@ -166,7 +166,7 @@ def let_it_stop(process: int, seconds: float) -> None:
     wait_for(has_ended, seconds, "a job that was told to stop")
 
 
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(3600)
 def test_a_study_survives_what_happens_on_a_cluster(on_cluster: Path, study: Path, tmp_path: Path) -> None:
     """13 runs: one preempted, one at its time limit, one killed, one that fails, the controller restarted."""
     root, here = tmp_path / "out", tmp_path / "here"
@@ -190,6 +190,7 @@ def test_a_study_survives_what_happens_on_a_cluster(on_cluster: Path, study: Pat
     minutes = int(told("squeue", "-h", "-j", jobs[limited], "-O", "TimeUsed:20").strip().split(":")[0]) + 2
     told("scontrol", "update", f"JobId={jobs[limited]}", f"TimeLimit={minutes}")
     let_it_stop(process, 240)
+    told("scontrol", "update", f"JobId={jobs[limited]}", "TimeLimit=10")
 
     process = freeze(root, killed)
     assert run_script("restart", on_cluster).returncode == 0
@@ -199,7 +200,7 @@ def test_a_study_survives_what_happens_on_a_cluster(on_cluster: Path, study: Pat
     assert killed in again["submitted"]  # only what has ended is submitted again
     assert set(again["submitted"]) <= {killed, *[n for n in names if n.startswith("broken")]}
 
-    wait_for(lambda: not scheduler.queue(), 900, "the end of all jobs")
+    wait_for(lambda: not scheduler.queue(), 2700, "the end of all jobs")
     shown = status(root)
     assert {name: row["status"] for name, row in shown.items() if row["status"] != "done"} == {
         killed: "failed",
@@ -229,4 +230,15 @@ def test_a_study_survives_what_happens_on_a_cluster(on_cluster: Path, study: Pat
 def check_what_slurm_says(cluster: Path, jobs: dict[str, str], preempted: str, limited: str, killed: str) -> None:
     """That the faults happened is in SLURM's own logs."""
     controller = (cluster / "log" / "slurmctld.log").read_text()
-    print(controller, (cluster / "log" / "jobcomp.txt").read_text())
+    ended = (cluster / "log" / "jobcomp.txt").read_text()
+    assert f"preemption grace time for JobId={jobs[preempted]}(" in controller
+    assert f"setting time_limit to 10 for JobId={jobs[limited]}" in controller
+    for name in (preempted, limited):
+        assert f"warning signal 12 to JobId={jobs[name]}(" in controller
+        assert f"_job_requeue_op: JobId={jobs[name]}(" in controller
+    assert len(re.findall("slurmctld version .* started", controller)) == 2
+    code = r".* ArrayJobId={} ArrayTaskId={} DerivedExitCode=(\S+)"
+    number, index = jobs[killed].split("_")
+    assert "0:9" in re.findall(code.format(number, index), ended)
+    number, index = jobs["broken_home_0_4"].split("_")
+    assert re.findall(code.format(number, index), ended) == ["1:0"]
