@@ -18,6 +18,8 @@ FloatArray = npt.NDArray[np.float64]
 Role = Literal["in_domain", "ood", "other"]  # other: shown, not correlated (shots, slices of the in-domain set)
 Precision = Literal["auto", "fp32", "bf16", "fp16"]  # auto: what the weights are published in, see models.py
 
+TrackerName = Literal["wandb", "tensorboard", "trackio", "mlflow"]
+
 SHOTS = "shots"  # the name under which a run's own shots are evaluated
 IDENTITY_VERSION = 3  # first part of every run id; raise it when the meaning of a run id changes
 
@@ -458,6 +460,7 @@ class Study:
     folder: str = ""  # of the study file; relative suites and models are looked up there
     reported_gpu_hours: float | None = None  # what a published study is said to have taken; compared with the estimate
     slurm: Slurm = field(default_factory=Slurm)
+    report_to: tuple[TrackerName, ...] | None = None  # None: wandb, where it is set up
     run: str = ""  # the name of the only run; empty: as the grid names it
 
 

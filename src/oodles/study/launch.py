@@ -14,6 +14,7 @@ from oodles.model.load import model_path, require_training
 from oodles.runs.events import show_on
 from oodles.runs.progress import Progress, say
 from oodles.runs.stopping import stop_on_signals
+from oodles.runs.trackers import require_trackers, trackers_of
 from oodles.store.claim import check_folder, claim_folder, plan_runs
 from oodles.store.folder import StudyFolder
 from oodles.store.members import check_members, mend_members
@@ -101,6 +102,7 @@ def begin(grid: Grid, root: Path, allow: Sequence[str] = (), *, here: bool = Tru
     say(f"study {study.name}: {len(grid.jobs)} runs, {done} of them finished before, in {root}{loading}")
     if here:
         require_training("oodles run")
+        require_trackers(trackers_of(study.report_to))
         for spec in {job.spec.model: job.spec for job in grid.jobs}.values():
             model_path(spec.model)  # a model that is not there is an error now, not after the first run
     findings: dict[str, Any] | None = None

@@ -17,7 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from oodles.contracts import Evaluation, Lora, ModelSpec, Recipe, Slurm, SlurmJob, Study
+from oodles.contracts import Evaluation, Lora, ModelSpec, Recipe, Slurm, SlurmJob, Study, TrackerName
 from oodles.errors import ConfigError, nearest, shown
 from oodles.names import check_name
 from oodles.toml import build, check_schema, read_toml
@@ -58,6 +58,7 @@ class _File:
     train: Recipe = field(default_factory=Recipe)
     eval: Evaluation = field(default_factory=Evaluation)
     slurm: Slurm = field(default_factory=Slurm)
+    report_to: Literal["none"] | TrackerName | tuple[TrackerName, ...] | None = None
 
 
 def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
@@ -105,8 +106,15 @@ def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
         folder=str(path.parent),
         reported_gpu_hours=file.reported_gpu_hours,
         slurm=file.slurm,
+        report_to=_report_to(file.report_to),
         run=grid.run,
     )
+
+
+def _report_to(told: Literal["none"] | TrackerName | tuple[TrackerName, ...] | None) -> tuple[TrackerName, ...] | None:
+    if told is None or isinstance(told, tuple):
+        return told
+    return () if told == "none" else (told,)
 
 
 def load_slurm(source: str | Path, study: Slurm) -> Slurm:

@@ -69,6 +69,7 @@ def _text(grid: Grid, study: Study, models: list[ModelSpec], what: str) -> str:
         "data": str(Path(study.data).absolute()) if study.data else "",
         "allow": study.allow,
         "reported_gpu_hours": study.reported_gpu_hours,
+        "report_to": "none" if study.report_to == () else study.report_to,
     }
     seeds = study.data_seeds
     axes = {
