@@ -45,6 +45,7 @@ SLOW = {  # several processes, real training, whole sets: run by `make test-all`
     "test_scorer.py": ["test_a_killed_scorer"],
     "test_scoring.py": ["test_memory_does_not_grow", "test_a_real_shortage", "test_two_processes"],
     "test_slurm.py": [""],
+    "test_trackers.py": ["test_every_evaluation_once", "test_mlflow", "test_trackio"],
     "test_trl.py": [""],
     "test_tutorial.py": [""],
 }

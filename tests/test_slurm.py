@@ -136,12 +136,12 @@ def study(toy_suite: Path, tiny_model: Path) -> Path:
 
 
 def freeze(root: Path, run: str) -> int:
-    """Hold the process of a run while it is at work, after its first scores; its number."""
+    """Hold the process of a run while it is at work, after its first checkpoint; its number."""
     folder = RunFolder(root / "runs" / run)
 
     def at_work() -> int:
         holder = read_lock(folder.lock)
-        return holder.process if holder is not None and folder.scores.is_file() else 0
+        return holder.process if holder is not None and any(folder.checkpoints.glob("[0-9]*")) else 0
 
     process = int(wait_for(at_work, 300, f"{run} to begin"))
     os.kill(process, signal.SIGSTOP)
