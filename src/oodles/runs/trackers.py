@@ -9,7 +9,9 @@ with a line in the run's log: it never stops a run.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import json
 import netrc
 import os
@@ -146,7 +148,8 @@ class RunTrackers:
 
     def _guard(self, name: str, act: Callable[[], None]) -> None:
         try:
-            act()
+            with contextlib.redirect_stdout(io.StringIO()):  # which is for results
+                act()
         except Exception as error:
             self._open.pop(name, None)
             log_line(self._about.folder, f"tracker {name} failed, and is left out from here on: {_said(error)}")
@@ -260,7 +263,9 @@ class _Trackio:
         self._run.log(dict(row), step=step)
 
     def close(self, failed: bool) -> None:  # noqa: ARG002
-        self._run.finish()
+        import trackio
+
+        trackio.finish()
 
 
 def _trackio_steps(project: str, name: str) -> Held:
