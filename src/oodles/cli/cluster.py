@@ -135,8 +135,8 @@ def cancel(
     """Cancel the jobs of a study that wait or run on SLURM. What is committed stays; the same `run` resumes it.
 
     Examples:
-        oodles cancel runs/paper
-        oodles cancel runs/paper --only "opt30_*"
+        oodles cancel runs/quick
+        oodles cancel runs/quick --only "*_0_8"
     """
     from oodles.store.folder import study_folder
     from oodles.study.slurm import cancel as cancel_jobs

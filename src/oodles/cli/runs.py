@@ -148,7 +148,6 @@ def run(
     Examples:
         oodles run quick --dry-run
         oodles run study.toml --workers 2
-        oodles run study.toml --where slurm --dry-run
         oodles run study.toml --only "*_0_8" --set train.epochs=5 --out runs/longer
     """
     loaded = study_of(study, override, data)

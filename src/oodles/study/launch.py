@@ -68,7 +68,10 @@ def run(
     if requeue is not None:
         from oodles.study.requeue import run_in_job
 
-        return run_in_job(lambda: select(expand(study), only, shots), root, how, allow, requeue)
+        def begin_job(grid: Grid) -> None:
+            begin(grid, root, allow, audited=StudyFolder(root).audit.is_file())
+
+        return run_in_job(lambda: select(expand(study), only, shots), begin_job, root, how, requeue)
     grid = select(expand(study), only, shots)
     with staying(root) if root.is_dir() else nullcontext():
         begin(grid, root, allow)

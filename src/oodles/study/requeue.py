@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from oodles.runs.stopping import Stop, stop_on_signals
 from oodles.scheduler import JobHere
 from oodles.store.folder import StudyFolder
 from oodles.study.grid import Grid
-from oodles.study.launch import begin
 from oodles.study.worker import Outcome, Policy, run_missing
 from oodles.trouble import staying
 
@@ -30,7 +29,7 @@ IN_VAIN = 3  # restarts after which a job that has not come on is not queued aga
 
 
 def run_in_job(
-    open_grid: Callable[[], Grid], root: Path, how: Policy, allow: Sequence[str], patience: float
+    open_grid: Callable[[], Grid], begin: Callable[[Grid], None], root: Path, how: Policy, patience: float
 ) -> Outcome:
     """Make the runs of this job; stopped by SLURM, it is queued again. Signals count from the beginning on."""
     job = scheduler.job_here()
@@ -42,7 +41,7 @@ def run_in_job(
         before = _progress(grid, root)
         requeue = _Requeue(job, lambda: _progress(grid, root) != before)
         with requeue.at_the_latest(stop, patience):
-            begin(grid, root, allow, audited=StudyFolder(root).audit.is_file())
+            begin(grid)
             outcome = run_missing(grid, root, how, print_lines, stop)
         if outcome.stopped:
             requeue.once()
