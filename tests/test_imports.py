@@ -19,7 +19,7 @@ NO_TORCH = [
     "stats.correlate", "stats.estimates", "stats.longtable", "stats.noise", "stats.outcomes", "stats.pairs",
     "stats.resample", "stats.residuals", "stats.robustness", "stats.series", "stats.splines", "stats.verdict",
     "scheduler", "store.folder", "store.facts", "store.ledger", "runs.trackers", "study.slurm",
-    "study.resolved", "audit.overview", "api.analyse",
+    "study.resolved", "audit.overview", "api.analyse", "imports.registry", "imports.tables",
     "study.grid", "study.load", "suite.draw", "suite.load", "suite.patterns",
     "suite.sources",
 ]  # fmt: skip

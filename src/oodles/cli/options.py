@@ -162,7 +162,7 @@ class RunOptions:
     retry: Annotated[bool, typer.Option("--retry-failed", help="Try runs again that failed before.")] = False
     verify: Annotated[
         bool,
-        typer.Option("--verify", help="Read all records and adapters of finished runs; remake damaged records."),
+        typer.Option("--verify", help="Read all records and adapters of finished runs; recompute damaged records."),
     ] = False
     requeue: Annotated[
         float | None,

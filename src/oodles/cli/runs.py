@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodles.cli.analyse import analyse_path
+from oodles.cli.analyse import analyse_paths
 from oodles.cli.cluster import Asked, run_on_slurm
 from oodles.cli.options import (
     AnalysisOptions,
     AsJson,
     Data,
+    ImportOptions,
     Out,
     PlaceOptions,
     RunOptions,
