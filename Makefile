@@ -77,7 +77,7 @@ wheel: $(VENV)/.build  ## wheel and source, into dist/; then a smoke test of the
 
 hashes: | $(BIN)/python   ## for those who want them: build/requirements.txt, every file of this platform with its hash
 	mkdir -p build
-	$(PIP) install --quiet --dry-run --ignore-installed --report build/report.json '.[train,data,dev,docs]'
+	$(PIP) install --quiet --dry-run --ignore-installed --report build/report.json '.[train,data,slurm,trackers,dev,docs]'
 	$(BIN)/python -c "$$HASHES" < build/report.json > build/requirements.txt
 	@echo "now: $(BIN)/python -m pip install --require-hashes --requirement build/requirements.txt"
 
@@ -108,7 +108,7 @@ $(VENV)/.train: pyproject.toml $(VENV)/.torch
 	touch $@
 
 $(VENV)/.dev: pyproject.toml $(VENV)/.torch
-	$(PIP) install --quiet --editable '.[train,data,dev,docs]'
+	$(PIP) install --quiet --editable '.[train,data,slurm,trackers,dev,docs]'
 	touch $@ $(VENV)/.train $(VENV)/.docs
 
 # neither needs torch

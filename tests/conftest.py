@@ -15,6 +15,7 @@ import pytest
 
 SLOW = {  # several processes, real training, whole sets: run by `make test-all`
     "test_budget.py": ["test_memory_of_a_real_model_is_near_what_is_measured", "test_the_dry_run_of_a_grown_study"],
+    "test_cluster.py": ["test_ten_thousand"],
     "test_correlate.py": ["test_a_million_rows", "test_strange_tables_give_an_answer"],
     "test_damage.py": ["test_what_may_be_deleted_stops_nothing"],
     "test_demo.py": ["test_quick_demo"],
@@ -43,6 +44,8 @@ SLOW = {  # several processes, real training, whole sets: run by `make test-all`
     "test_resume.py": ["test_a_polite_signal", "test_a_killed_run", "test_named_seeds", "test_a_half_written"],
     "test_checkpoints.py": ["test_a_killed_scorer"],
     "test_scoring.py": ["test_memory_does_not_grow", "test_a_real_shortage", "test_two_processes"],
+    "test_slurm.py": [""],
+    "test_trackers.py": ["test_every_evaluation_once", "test_mlflow", "test_trackio"],
     "test_trl.py": [""],
     "test_tutorial.py": [""],
 }

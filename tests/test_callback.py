@@ -121,14 +121,14 @@ def test_scores_reach_the_trainers_log_and_its_trackers_if_asked(tmp_path: Path,
     options: dict[str, Any] = {"suite": toy_suite, "in_domain": "home", "out": tmp_path / "s", "steps": (2,)}
     plain = their_trainer(tmp_path / "a", [OODCallback(run="a", **options)], tiny_tokenizer())
     plain.train()
-    assert not any("ood/home/accuracy" in row for row in plain.state.log_history)
+    assert not any("eval_home_accuracy" in row for row in plain.state.log_history)
     callback, tracker = OODCallback(run="b", **options), Tracker()
     trainer = their_trainer(tmp_path / "b", [tracker, callback], tiny_tokenizer())
     callback.log_to(trainer)
     trainer.train()
-    rows = [row for row in trainer.state.log_history if "ood/home/accuracy" in row]
+    rows = [row for row in trainer.state.log_history if "eval_home_accuracy" in row]
     assert [row["step"] for row in rows] == [0, 2, 6]
-    heard = [row["ood/away/accuracy"] for row in tracker.heard if "ood/away/accuracy" in row]
+    heard = [row["eval_away_accuracy"] for row in tracker.heard if "eval_away_accuracy" in row]
     kept = read_runs(tmp_path / "s")
     kept = kept[(kept.run == "b") & (kept.test_set == "away") & (kept.metric == "accuracy")].sort_values("step")
     assert heard == list(kept.value)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import oodles
-from oodles.contracts import DataSet, Evaluation, Fallback, Lora, Pattern, Recipe, Source
+from oodles.contracts import DataSet, Evaluation, Fallback, Lora, Pattern, Recipe, Slurm, Source
 from oodles.study.load import _File, _Grid
 from test_correlate import simulated
 
@@ -97,6 +97,16 @@ def test_the_study_example_is_a_valid_study(tmp_path: Path) -> None:
     assert len(grid.jobs) == 10
 
 
+def test_the_cluster_examples_are_valid(tmp_path: Path) -> None:
+    from oodles.study.load import load_slurm
+
+    found = blocks("toml", page("clusters.md"))
+    assert len(found) == 2
+    for text in found:
+        (tmp_path / "cluster.toml").write_text(text)
+        assert load_slurm(tmp_path / "cluster.toml", Slurm()).gpus == 1
+
+
 def test_the_suite_example_is_a_valid_suite(tmp_path: Path) -> None:
     from oodles.suite.load import load_suite
     from oodles.suite.sources import load_examples
@@ -118,7 +128,7 @@ def test_the_map_names_every_package() -> None:
     assert listed == {p.parent.name for p in SOURCE.glob("*/__init__.py")}
 
 
-KEYS = {"grid": _Grid, "lora": Lora, "train": Recipe, "eval": Evaluation}
+KEYS = {"grid": _Grid, "lora": Lora, "train": Recipe, "eval": Evaluation, "slurm": Slurm}
 
 
 @pytest.mark.parametrize("table", ["", *KEYS])
@@ -127,7 +137,9 @@ def test_every_key_of_a_study_is_listed_with_its_default(table: str) -> None:
     title = f"`\\[{table}\\]`" if table else "Top level"
     (section,) = re.findall(rf"^## {title}\n(.*?)(?=^## |\Z)", page("study-file.md"), flags=re.MULTILINE | re.DOTALL)
     listed = re.findall(r"^\| `(\w+)` \| (?:`(.*?)`|(\w+)) \|", section, flags=re.MULTILINE)
-    known = [f for f in dataclasses.fields(KEYS.get(table, _File)) if table or f.name not in {*KEYS, "models"}]
+    known = [
+        f for f in dataclasses.fields(KEYS.get(table, _File)) if table == "grid" or f.name not in {*KEYS, "models"}
+    ]
     assert {name: default or word for name, default, word in listed} == {f.name: shown_default(f) for f in known}
 
 

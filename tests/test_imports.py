@@ -18,7 +18,8 @@ NO_TORCH = [
     "cli", "show.figures", "show.report", "show.tables", "stats.analysis", "stats.cautions", "stats.changes",
     "stats.correlate", "stats.estimates", "stats.longtable", "stats.noise", "stats.outcomes", "stats.pairs",
     "stats.resample", "stats.residuals", "stats.robustness", "stats.series", "stats.splines", "stats.verdict",
-    "store.folder", "store.facts", "audit.overview", "api.analyse", "imports.registry", "imports.tables",
+    "scheduler", "store.folder", "store.facts", "store.ledger", "runs.trackers", "study.slurm",
+    "study.resolved", "audit.overview", "api.analyse", "imports.registry", "imports.tables",
     "study.grid", "study.load", "suite.draw", "suite.load", "suite.patterns",
     "suite.sources",
 ]  # fmt: skip

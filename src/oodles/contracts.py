@@ -18,7 +18,9 @@ FloatArray = npt.NDArray[np.float64]
 Role = Literal["in_domain", "ood", "other"]  # other: shown but not correlated (shots, slices of the in-domain set)
 Precision = Literal["auto", "fp32", "bf16", "fp16"]  # auto: the dtype the weights are published in, see model/load.py
 
-SHOTS = "shots"  # name of the test set made of a run's own shots
+TrackerName = Literal["wandb", "tensorboard", "trackio", "mlflow"]
+
+SHOTS = "shots"  # the name under which a run's own shots are evaluated
 IDENTITY_VERSION = 3  # first part of every run id; raise it when the meaning of a run id changes
 
 
@@ -410,6 +412,33 @@ class Predictions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmJob:
+    """What a job of SLURM asks for; None: not said, so that the cluster or the next wider table decides."""
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    time: str | None = None  # as sbatch takes it: 04:00:00, 2-00:00:00
+    gpus: int | None = None
+    cpus: int | None = None  # also the number of threads
+    memory: str | None = None  # of the node: 64G
+    constraint: str | None = None
+    setup: tuple[str, ...] | None = None  # lines of the script before the command: modules, an environment
+    python: str | None = None  # the command that starts Python in the job, e.g. in a container
+    runs_per_job: int | None = None  # runs of one model that a job makes one after the other
+    options: Mapping[str, str | int | bool] | None = None  # any other option of sbatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slurm(SlurmJob):
+    """[slurm]: how a study is run on a cluster. Nothing of it decides a run's outcome."""
+
+    width: int = 64  # jobs of an array that may run at a time
+    warning: int = 120  # seconds before its end in which a job is told
+    models: Mapping[str, SlurmJob] = field(default_factory=dict)  # by label, with * and ?
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
     """A resolved study file: a grid of runs over one suite."""
 
@@ -429,8 +458,11 @@ class Study:
     lora: Lora = field(default_factory=Lora)
     recipe: Recipe = field(default_factory=Recipe)
     evaluation: Evaluation = field(default_factory=Evaluation)
-    folder: str = ""  # folder of the study file; relative suites and models are looked up there
-    reported_gpu_hours: float | None = None  # reported cost of a published study; compared with the estimate
+    folder: str = ""  # of the study file; relative suites and models are looked up there
+    reported_gpu_hours: float | None = None  # what a published study is said to have taken; compared with the estimate
+    slurm: Slurm = field(default_factory=Slurm)
+    report_to: tuple[TrackerName, ...] | None = None  # None: wandb, where it is set up
+    run: str = ""  # the name of the only run; empty: as the grid names it
 
 
 def role_of(test_set: str, train_set: str) -> Role:

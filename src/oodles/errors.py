@@ -5,7 +5,8 @@
     ├── DataError               a data file, a label, a long table
     ├── ModelError              a model folder, a tokenizer, an adapter, the answers' tokens
     ├── StoreError              a run folder
-    │   └── DiskError           a disk that is full, read-only, failing or gone: no run can be kept until it is repaired
+    │   └── DiskError           a disk that is full, read-only, failing or gone: no run can be kept until it is mended
+    ├── SchedulerError          a command of SLURM's
     └── MissingExtraError       an optional dependency, with its install line
 
 The command line prints these without a traceback and exits with 2. A run that fails during training raises none of
@@ -55,6 +56,10 @@ class StoreError(OodlesError):
 
 class DiskError(StoreError):
     """The disk cannot be written. Committed results stay, and the same command resumes when the disk is repaired."""
+
+
+class SchedulerError(OodlesError):
+    """SLURM refuses something, or does not answer."""
 
 
 class MissingExtraError(OodlesError):

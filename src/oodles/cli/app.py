@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from oodles import __version__
 from oodles.cli.analyse import analyse, report
+from oodles.cli.cluster import cancel
 from oodles.cli.export import export
 from oodles.cli.findings import findings
 from oodles.cli.imports import import_
@@ -39,7 +40,7 @@ EXAMPLES = "Examples:"  # what follows this line in the docstring of a verb ends
 VERBS: dict[str, list[Callable[..., None]]] = {
     "Try it": [demo, findings],
     "Prepare": [suites, models, fetch, check, plan],
-    "Run": [run, status, score],
+    "Run": [run, status, cancel, score],
     "Read the results": [analyse, report, import_, export, pack],
 }
 

@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -143,6 +144,54 @@ class ImportOptions:
         str | None, typer.Option("--preset", help="paper: names of runs and metrics as in the study of the paper.")
     ] = None
     refresh: Annotated[bool, typer.Option("--refresh", help="Ask wandb again, though its answer is cached.")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """Which runs are made, and how: the keywords of `oo.run`."""
+
+    allow: Allow = None
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", help="Only these runs: names of runs or models, with * and ?. May be repeated."),
+    ] = None
+    shots: Annotated[list[int] | None, typer.Option("--shots", help="Only runs of this size. May be repeated.")] = None
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, help="Processes that share the runs; cores and GPUs are handed out.")
+    ] = 1
+    retry: Annotated[bool, typer.Option("--retry-failed", help="Try runs again that failed before.")] = False
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Read all records and adapters of finished runs; recompute damaged records."),
+    ] = False
+    requeue: Annotated[
+        float | None,
+        typer.Option(
+            "--requeue",
+            metavar="SECONDS",
+            min=0,
+            help="In a SLURM job: told that it ends, stop resumably, for SECONDS at most, and queue the job again.",
+        ),
+    ] = None
+
+
+class Where(StrEnum):
+    """Where runs are made."""
+
+    here = "here"
+    slurm = "slurm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceOptions:
+    """Where the runs are made."""
+
+    where: Annotated[
+        Where, typer.Option("--where", help="here, or slurm: as job arrays of a cluster; see [slurm] of the study.")
+    ] = Where.here
+    slurm: Annotated[
+        Path | None, typer.Option("--slurm", metavar="FILE", help="A TOML with the keys of [slurm], for your cluster.")
+    ] = None
 
 
 def names_of_suites(begun: str) -> list[str]:

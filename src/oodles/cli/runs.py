@@ -5,21 +5,24 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from oodles.cli.analyse import analyse_paths
+from oodles.cli.cluster import Asked, run_on_slurm
 from oodles.cli.options import (
-    Allow,
     AnalysisOptions,
     AsJson,
     Data,
     ImportOptions,
     Out,
+    PlaceOptions,
+    RunOptions,
     Set,
+    Where,
     names_of_studies,
     spread,
     study_of,
@@ -35,11 +38,13 @@ from oodles.cli.printing import (
     wide_console,
 )
 from oodles.contracts import Study
+from oodles.errors import ConfigError
 from oodles.runs.progress import duration, say
 
 if TYPE_CHECKING:
     from oodles.stats.analysis import Analysis
     from oodles.study.worker import Outcome
+
 
 LISTED = 60  # runs; of more, only those that matter are listed
 WHILE_WAITING = "bert-hans"  # the finding that the demo opens with
@@ -113,26 +118,6 @@ def _finish(root: Path, analysis: Analysis, as_json: bool) -> None:
     tell(f"\nReport: {report_path}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """Which runs are made, and how: the keywords of `oo.run`."""
-
-    allow: Allow = None
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only", help="Only these runs: names of runs or models, with * and ?. May be repeated."),
-    ] = None
-    shots: Annotated[list[int] | None, typer.Option("--shots", help="Only runs of this size. May be repeated.")] = None
-    workers: Annotated[
-        int, typer.Option("--workers", min=1, help="Processes that share the runs; cores and GPUs are handed out.")
-    ] = 1
-    retry: Annotated[bool, typer.Option("--retry-failed", help="Try runs again that failed before.")] = False
-    verify: Annotated[
-        bool,
-        typer.Option("--verify", help="Read all records and adapters of finished runs; recompute damaged records."),
-    ] = False
-
-
 @spread
 def run(
     study: Annotated[
@@ -143,9 +128,14 @@ def run(
     data: Data = None,
     *,
     options: RunOptions,
+    place: PlaceOptions,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be run, and what it would cost.")
+        bool, typer.Option("--dry-run", help="Only say what would be run, and what it would cost; or the scripts.")
     ] = False,
+    write_config: Annotated[
+        Path | None,
+        typer.Option("--write-config", metavar="FILE", help="Only write the run that --only names as a study TOML."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run what is missing of a study. The same command resumes after an interruption; finished runs are skipped.
@@ -163,7 +153,14 @@ def run(
     """
     loaded = study_of(study, override, data)
     root = out or Path(loaded.out)
-    if dry_run:
+    if write_config is not None:
+        _write_config(loaded, options, write_config, as_json)
+    elif place.where is Where.slurm:
+        asked = Asked(study=study, override=override or [], data=data)
+        run_on_slurm(loaded, asked, root, options, place, dry_run=dry_run, as_json=as_json)
+    elif place.slurm is not None:
+        raise ConfigError("--slurm: it says how jobs are submitted; add --where slurm")
+    elif dry_run:
         _dry_run(loaded, root, options, as_json)
     else:
         _run(loaded, root, options, as_json=as_json)
@@ -242,6 +239,19 @@ def _run(study: Study, root: Path, options: RunOptions, *, as_json: bool = False
         raise typer.Exit(1)
 
 
+def _write_config(study: Study, options: RunOptions, path: Path, as_json: bool) -> None:
+    """One run as a study file of its own."""
+    from oodles.study.grid import expand, select
+    from oodles.study.resolved import write_run
+
+    grid = select(expand(study), options.only or (), options.shots or ())
+    written, spec = write_run(grid, path), grid.jobs[0].spec
+    if as_json:
+        print_json({"file": str(written), "run": spec.name, "run_id": spec.run_id})
+    else:
+        tell(f"{written}: run {spec.name}, id {spec.run_id}; oodles run {written} makes it")
+
+
 def _as_dict(outcome: Outcome) -> dict[str, Any]:
     """What --json prints."""
     return {
@@ -276,7 +286,8 @@ def status(
 ) -> None:
     """Show the grid: which runs are done, running, failed (with the reason), started or missing, and the time left.
 
-    Up to 60 runs are listed one by one; of more, those that run or failed (--all lists every one).
+    Up to 60 runs are listed one by one; of more, those that run or failed (--all lists every one). Where runs were
+    submitted to SLURM, its queue is asked too: queued, requeued, with job and node.
 
     Examples:
         oodles status runs/quick
@@ -302,8 +313,10 @@ def _print_status(folder: Path, rows: list[dict[str, Any]], all_runs: bool) -> N
     from oodles.store.facts import pace_of
 
     pace = pace_of(folder, rows)
-    columns = ["run", "status", "step", "scores", "reason"]
-    listed = [r for r in rows if all_runs or len(rows) <= LISTED or r["status"] in ("running", "failed")]
+    of_slurm = ["job", "node"] if any("job" in row for row in rows) else []
+    columns = ["run", "status", *of_slurm, "step", "scores", "reason"]
+    told = ("running", "requeued", "failed")
+    listed = [r for r in rows if all_runs or len(rows) <= LISTED or r["status"] in told]
     if listed:
         print_table("", columns, [["" if r[c] is None else str(r[c]) for c in columns] for r in listed])
     counted = ", ".join(f"{n} {name}" for name, n in pace.counts.items())

@@ -9,7 +9,7 @@ Our own training uses the same hook. Any other Trainer can use it as well:
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from oodles.runs.monitor import Clock
 from oodles.runs.own_loop import Evaluator
 from oodles.runs.progress import duration
 from oodles.runs.schedule import schedule
+from oodles.runs.trackers import LOSS, RunTrackers, scores_by_step
 from oodles.store.commit import supersede
 from oodles.store.outcome import finish_run
 
@@ -45,7 +46,11 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
         """Whether a step is scheduled."""
         return step in self._schedule
 
-    # methods that transformers calls
+    def committed(self, step: int) -> dict[str, float]:
+        """The scores of a step that count, under the names that trackers show."""
+        return scores_by_step(self._evaluator.folder).get(step, {})
+
+    # what transformers calls
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Prepare every set, and score the model before training."""
@@ -115,6 +120,34 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
         return f"  {duration(left)} left" if left else ""
 
 
+class TrackerHook(TrainerCallback):  # type: ignore[misc]
+    """Tells trackers what an `EvaluationHook` before it has committed, and the losses."""
+
+    def __init__(self, evaluation: EvaluationHook, begin: Callable[[], RunTrackers]) -> None:
+        self._evaluation, self._begin = evaluation, begin
+        self._trackers: RunTrackers | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        losses = {row["step"]: row["loss"] for row in state.log_history if "loss" in row and "step" in row}
+        self._trackers = self._begin()
+        self._trackers.catch_up(losses, state.global_step)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self._trackers is not None and self._evaluation.evaluates_at(state.global_step):
+            self._trackers.log(state.global_step, self._evaluation.committed(state.global_step))
+
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: Mapping[str, float] | None = None, **kwargs: Any
+    ) -> None:
+        if self._trackers is not None and "loss" in (logs or {}):
+            self._trackers.log(state.global_step, {LOSS: (logs or {})["loss"]})
+
+    def close(self, *, failed: bool) -> None:
+        """Training has ended, one way or the other."""
+        if self._trackers is not None:
+            self._trackers.close(failed)
+
+
 class _CallbackEvaluator(Evaluator):
     _who = "OODCallback"
     _scheduled = True
@@ -157,12 +190,13 @@ class OODCallback(EvaluationHook):
     def log_to(self, trainer: Any) -> None:
         """Send the scores of every evaluation through a Trainer's own `log`, and so to its trackers.
 
-        The names are ``ood/<test set>/<metric>``. Without this call, the Trainer's logs do not change.
+        The names are ``eval_<test set>_<metric>``, which trackers show as ``eval/<test set>_<metric>``. Without this
+        call the Trainer's logs stay as they are.
         """
         self._trainer = trainer
 
     def _log(self, values: Mapping[str, Metrics]) -> None:
-        scores = {f"ood/{name}/{metric}": v for name, metrics in values.items() for metric, v in metrics.items()}
+        scores = {f"eval_{name}_{metric}": v for name, held in values.items() for metric, v in held.items()}
         if self._trainer is not None:
             self._trainer.log({name: value for name, value in scores.items() if value is not None})
 

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from oodles.disk import damage_of
 from oodles.errors import ModelError, StoreError
 from oodles.model.load import attach_lora, free_memory, load_model, load_tokenizer, slow_here, targets_of
-from oodles.runs.callback import EvaluationHook
+from oodles.runs.callback import EvaluationHook, TrackerHook
 from oodles.runs.checkpoints import Checkpoint, ScoringJob, score_missing
 from oodles.runs.evaluate import StepEvaluator
 from oodles.runs.events import Event
 from oodles.runs.schedule import schedule_of
 from oodles.runs.todo import RunTask, same_before_training, training_work, untrained_of
+from oodles.runs.trackers import About, RunTrackers
 from oodles.runs.train import checkpoints, fine_tune, last_checkpoint
 from oodles.store.damage import check_adapter
 from oodles.store.environment import environment
 from oodles.store.folder import RunFolder, log_line
 from oodles.store.members import keep_members
+from oodles.store.sidecars import read_json
 from oodles.store.spec import begin_run, read_spec
 from oodles.suite.patterns import render
 
@@ -102,21 +105,31 @@ def _evaluate(task: RunTask, tokenizer: Any) -> EvaluationHook:
 
 
 def _train(task: RunTask, model: Any, tokenizer: Any, hook: EvaluationHook, checkpoint: Path | None) -> None:
-    """Train from the checkpoint or from the beginning; the hook evaluates the steps and marks the run as done."""
-    spec = task.spec
-    fine_tune(
-        model,
-        tokenizer,
-        render(spec.pattern, task.job.draw.examples, spec.train_set),
-        spec.recipe,
-        spec.seeds,
-        [hook],
-        folder=task.folder,
-        resume=checkpoint,
-        keep_at=lambda step: hook.evaluates_at(step) or bool(task.stop),
-    )
+    """Train from the checkpoint, or from the beginning; the hook evaluates on the way, and says when it is done."""
+    spec, told = task.spec, TrackerHook(hook, partial(_trackers, task))
+    whole = False
+    try:
+        fine_tune(
+            model,
+            tokenizer,
+            render(spec.pattern, task.job.draw.examples, spec.train_set),
+            spec.recipe,
+            spec.seeds,
+            [hook, told] if task.trackers else [hook],
+            folder=task.folder,
+            resume=checkpoint,
+            keep_at=lambda step: hook.evaluates_at(step) or bool(task.stop),
+        )
+        whole = True
+    finally:
+        told.close(failed=not whole)
     if not spec.evaluation.keep_checkpoints:
         shutil.rmtree(task.folder.checkpoints, ignore_errors=True)
+
+
+def _trackers(task: RunTask) -> RunTrackers:
+    folder = task.folder
+    return RunTrackers(task.trackers, About(folder=folder, study=task.study, config=read_json(folder.spec)))
 
 
 def _complete(task: RunTask) -> None:

@@ -33,6 +33,8 @@ class RunTask:
     earlier: Sequence[RunFolder]  # runs whose scores of the untrained model may be reused
     listener: Listener
     stop: Stop
+    study: str = ""  # the name of its study
+    trackers: tuple[str, ...] = ()  # that are told of it
 
     @property
     def spec(self) -> RunSpec:

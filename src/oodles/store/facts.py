@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oodles.errors import StoreError
+from oodles.errors import SchedulerError, StoreError
+from oodles.scheduler import queue
 from oodles.store.claim import planned_runs
 from oodles.store.folder import AUDIT_FILE, RunFolder, StudyFolder, run_folders, study_folder
+from oodles.store.ledger import JobOfRun, end_of_log, jobs_of, read_ledger
 from oodles.store.locks import is_held, read_lock
 from oodles.store.scores import Score, read_scores
 from oodles.store.sidecars import sidecar
@@ -22,7 +24,44 @@ TIES = 0.01  # share of tied decisions from which ties are reported
 
 
 def describe_status(root: Path, names: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Return the status of each run of a folder, or of a study's planned runs."""
+    """Status of each run of a folder, or of the runs a study asks for; SLURM is asked where it was given runs."""
+    rows = _describe_folders(root, names)
+    study = StudyFolder(root)
+    arrays = read_ledger(study)
+    if not arrays or all(row["status"] == "done" for row in rows):
+        return rows
+    try:
+        queued, silent = queue(), ""
+    except SchedulerError as error:
+        queued, silent = {}, str(error)
+    jobs = jobs_of(arrays, queued)
+    return [_with_job(row, jobs.get(row["run"]), study, silent) for row in rows]
+
+
+def _with_job(row: dict[str, Any], job: JobOfRun | None, study: StudyFolder, silent: str) -> dict[str, Any]:
+    """A run's row, with what SLURM says of its job; `silent` is why it says nothing."""
+    row = {**row, "job": "" if job is None else job.id, "node": ""}
+    status = row["status"]
+    if job is None or status in ("done", "damaged"):
+        return row
+    queued = job.queued
+    if queued is not None and not queued.waits:
+        row["node"] = queued.node
+        if status != "running":
+            row |= {"status": "running" if job.alone else "queued", "reason": f"job {job.id} has not begun it yet"}
+        return row
+    if queued is not None and status != "running":
+        waits = f"waits ({queued.reason})" if queued.reason not in ("", "None") else "waits"
+        return row | {"status": "requeued" if queued.restarts else "queued", "reason": waits}
+    if status in ("running", "failed"):
+        return row
+    if silent:
+        return row | {"reason": f"SLURM does not say what became of job {job.id}: {silent}"}
+    end = end_of_log(study, job.id) or "it left no log"
+    return row | {"status": "failed", "reason": f"job {job.id} has ended; its last line: {end}"}
+
+
+def _describe_folders(root: Path, names: Sequence[str] | None) -> list[dict[str, Any]]:
     study = StudyFolder(root)
     at_work = {path.stem: str(read_lock(path)) for path in study.run_locks if is_held(path)}
     if names is None:
@@ -75,9 +114,9 @@ def pace_of(root: Path, rows: Sequence[Mapping[str, Any]]) -> Pace:
         for row in rows
         if row["status"] == "done"
     ][-50:]
-    durations = [t for t in took if t]
-    left = sum(counts[s] for s in ("running", "started", "missing"))
-    each = sum(durations) / len(durations) if durations else None
+    known = [t for t in took if t]
+    left = sum(counts[s] for s in ("running", "started", "missing", "queued", "requeued"))
+    each = sum(known) / len(known) if known else None
     return Pace(
         counts=dict(counts),
         seconds_per_run=each,

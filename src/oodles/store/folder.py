@@ -21,7 +21,7 @@ from oodles.trouble import disk_errors
 
 STORE_SCHEMA = 1
 STUDY_FILE, AUDIT_FILE = "study.json", "audit.json"
-SETS, RUNS, LOCKS = "sets", "runs", "locks"  # subfolders of a study
+SETS, RUNS, LOCKS, SLURM = "sets", "runs", "locks", "slurm"  # folders of a study
 SPEC_FILE, ENV_FILE, DRAW_FILE, DONE_FILE, FAILED_FILE = (
     "spec.json",
     "env.json",
@@ -91,14 +91,23 @@ class StudyFolder:
     def run_locks(self) -> list[Path]:
         return list(self.locks.glob("*.json"))
 
+    @property
+    def slurm(self) -> Path:
+        """What was submitted to SLURM: scripts, studies as they were, logs, and who has which run."""
+        return self.path / SLURM
+
+    @property
+    def ledger(self) -> Path:
+        return self.slurm / "jobs.jsonl"
+
     def locked(self) -> AbstractContextManager[None]:
         """Hold the lock of study.json and the sets, which every process holds only briefly."""
         return held_briefly(self.path / ".study.lock")
 
     @property
     def is_strange(self) -> bool:
-        """Whether the folder contains anything but locks and unfinished files."""
-        ours = (".lock", ".part", LOCKS)
+        """Whether there is anything but locks, logs of SLURM and unfinished files."""
+        ours = (".lock", ".part", LOCKS, SLURM)  # a script that is submitted by hand needs a place for its log
         there = self.path.exists()
         return there and (not self.path.is_dir() or any(not p.name.endswith(ours) for p in self.path.iterdir()))
 

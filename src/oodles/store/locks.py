@@ -1,8 +1,9 @@
 """Locks on runs: a file that names host, process and start, so that its holder can be checked. No clock is trusted.
 
-A lock appears complete or not at all: it is written under a temporary name and linked to the lock's name, which fails
-if that exists. A holder is gone if it was a process of this machine that no longer runs. A holder on another machine
-cannot be checked, so its lock is respected until a user removes it.
+A lock is a file that appears whole or not at all: it is written under a name of its own and linked to the lock's name,
+which fails if that exists. Its holder is gone if it was a process of this very machine that runs no more; a holder on
+another machine cannot be seen from here, so its lock is respected until somebody removes it. If it was a job of SLURM,
+SLURM knows: the lock of a job that is no longer in the queue, or was started again since, is a dead one.
 
 A dead lock is taken over on the study's own disk, which all takers share even if they share nothing else (machine,
 temporary folder, container). Only the holder of its *succession*, a lock named after the dead holder, may replace the
@@ -36,6 +37,7 @@ from typing import Any, Literal
 
 from oodles.disk import sealed, unsealed, write_text
 from oodles.errors import StoreError
+from oodles.scheduler import JobHere, has_ended, job_here
 from oodles.trouble import disk_errors
 
 State = Literal["alive", "gone", "elsewhere"]
@@ -54,13 +56,15 @@ class Holder:
     boot: str  # the machine's current boot: earlier processes are gone
     space: str  # PID namespace: a container has its own
     process: int
-    start: str  # start of the process, because its number may be reused
-    clock: str = ""  # time namespace of `start`, because namespaces shift it
+    start: str  # of the process: its number may be given again
+    clock: str = ""  # in whose ticks `start` is told: a time namespace shifts them
+    job: str = ""  # of SLURM: cluster, job and how often it was restarted
 
     @classmethod
     def me(cls) -> Holder:
         process = os.getpid()
         start, _ = _seen(process)
+        job = job_here()
         return cls(
             host=platform.node(),
             boot=_boot(),
@@ -68,21 +72,28 @@ class Holder:
             process=process,
             start=start or "",
             clock=_namespace("time"),
+            job="" if job is None else str(job),
         )
 
     @property
     def state(self) -> State:
         """Whether the holder still runs, as far as this process can see; in doubt, it does."""
         if (self.host, self.space) != (platform.node(), _namespace("pid")):
-            return "elsewhere"
+            return "gone" if self.job and has_ended(JobHere.read(self.job)) else "elsewhere"
         if self.boot != _boot() or not _exists(self.process):
             return "gone"
         start, ended = _seen(self.process)
         given_again = bool(start and self.start) and start != self.start and self.clock == _namespace("time")
         return "gone" if ended or given_again else "alive"
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """As it is kept; where there is no job, nothing is said of it."""
+        return {name: value for name, value in asdict(self).items() if name != "job" or value}
+
     def __str__(self) -> str:
-        return f"process {self.process} on {self.host}"
+        job = f", job {self.job}" if self.job else ""
+        return f"process {self.process} on {self.host}{job}"
 
 
 def _boot() -> str:
@@ -168,6 +179,8 @@ def _as_holder(fields: Any) -> Holder:
         or not all(isinstance(t, str) for t in texts)
     ):
         raise ValueError("it names no process")
+    if holder.job:
+        JobHere.read(holder.job)  # or a ValueError
     return holder
 
 
@@ -187,7 +200,7 @@ def take(path: Path) -> Holder | None:
         return holder
     me = Holder.me()
     aside = path.with_name(f".{uuid.uuid4().hex}.lock")
-    write_text(aside, json.dumps(sealed(asdict(me))))
+    write_text(aside, json.dumps(sealed(me.told)))
     try:
         with disk_errors(path):
             for _ in range(TRIES):
@@ -237,8 +250,8 @@ def _written(path: Path, text: bytes) -> bool:
 
 
 def _succeed(gone: Holder, path: Path, aside: Path, me: Holder) -> Holder | None:
-    """Take over from a dead holder: return None on success, a live rival, or `gone` if another took over."""
-    succession = path.with_name(f".{_short(path.name, json.dumps(asdict(gone)))}.lock")
+    """Take over from a holder that is gone: None if we did, a rival that holds it, `gone` if another has done so."""
+    succession = path.with_name(f".{_short(path.name, json.dumps(gone.told))}.lock")
     rival = take(succession)
     if rival is not None:
         return rival

@@ -73,6 +73,8 @@ def expand(study: Study) -> Grid:
         recipes={m: replace(study.recipe, precision=precision_of(m, study.recipe.precision)) for m in models},
     )
     jobs = tuple(planner.job(_Cell(*cell)) for cell in cells)
+    if study.run and len(jobs) > 1:
+        raise ConfigError(f"study {study.name} [grid]: run names one run, but the grid has {len(jobs)}; remove it")
     repeated = {name for name, count in Counter(job.spec.name for job in jobs).items() if count > 1}
     if repeated:
         raise ConfigError(
@@ -149,6 +151,8 @@ class _Planner:
 
     def _name(self, cell: _Cell) -> str:
         study = self.study
+        if study.run:
+            return study.run
         parts = [cell.model.label, cell.train_set, cell.seed, cell.shots]
         parts += [cell.pattern.name] if len(study.patterns) > 1 else []
         parts += [f"d{cell.data_seed}"] if len(study.data_seeds) > 1 and cell.data_seed is not None else []

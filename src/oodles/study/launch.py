@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from oodles.audit.audit import stop_on_errors
 from oodles.contracts import Study
@@ -13,6 +14,7 @@ from oodles.model.load import model_path, require_training
 from oodles.runs.events import show_on
 from oodles.runs.progress import Progress, say
 from oodles.runs.stopping import stop_on_signals
+from oodles.runs.trackers import require_trackers, trackers_of
 from oodles.store.claim import check_folder, claim_folder, plan_runs
 from oodles.store.folder import StudyFolder
 from oodles.store.members import check_members, mend_members
@@ -35,6 +37,7 @@ def run(
     retry: bool = False,
     verify: bool = False,
     allow: Sequence[str] = (),
+    requeue: float | None = None,
 ) -> Outcome:
     """Run the missing parts of a study; finished runs are skipped, and a failed run does not stop the others.
 
@@ -55,12 +58,21 @@ def run(
     verify
         Read all records and adapters of done runs; recompute damaged records, refuse damaged adapters.
     allow
-        Codes of audit errors that do not stop the study, besides those that the study itself allows.
+        Codes of audit errors that do not stop the study, beside those the study itself allows.
+    requeue
+        In a job of SLURM: when it is told that it ends, put it back into the queue, after so many seconds at most.
     """
     study = study if isinstance(study, Study) else load_study(study)
-    grid = select(expand(study), only, shots)
     root = Path(out if out is not None else study.out)
     how = Policy(retry, verify)
+    if requeue is not None:
+        from oodles.study.requeue import run_in_job
+
+        def begin_job(grid: Grid) -> None:
+            begin(grid, root, allow, audited=StudyFolder(root).audit.is_file())
+
+        return run_in_job(lambda: select(expand(study), only, shots), begin_job, root, how, requeue)
+    grid = select(expand(study), only, shots)
     with staying(root) if root.is_dir() else nullcontext():
         begin(grid, root, allow)
         if workers > 1:
@@ -77,33 +89,41 @@ def run(
             return outcome
 
 
-def begin(grid: Grid, root: Path, allow: Sequence[str] = ()) -> None:
-    """Check everything before writing anything, then claim the folder for this study.
+def begin(grid: Grid, root: Path, allow: Sequence[str] = (), *, here: bool = True, audited: bool = False) -> None:
+    """Everything that can be wrong is found before anything is written; then the folder is this study's.
 
-    Slow phases are announced, so that a log does not look hung.
+    The slow phases are announced, so that a log does not look hung. Where the runs are made elsewhere, neither torch
+    nor the models are needed `here`; a job does not repeat the audit that was made when it was submitted.
     """
     check_alone()
     study = grid.study
     ids = check_place(grid, root)
-    to_do = sum(StudyFolder(root).run(job.spec.name).status != "done" for job in grid.jobs)
-    done = len(grid.jobs) - to_do
-    say(f"study {study.name}: {len(grid.jobs)} runs, {done} of them finished before, in {root}; loading torch")
-    require_training("oodles run")
-    for spec in {job.spec.model: job.spec for job in grid.jobs}.values():
-        model_path(spec.model)  # report a missing model now, not after the first run
-    say(f"study {study.name}: auditing the data")
-    audit = audit_grid(grid, notes=False)
-    allowed = (*study.allow, *allow)
-    stop_on_errors(audit, allowed)
-    members = members_of(grid)
     folder = StudyFolder(root)
+    to_do = sum(folder.run(job.spec.name).status != "done" for job in grid.jobs)
+    done = len(grid.jobs) - to_do
+    loading = "; loading torch" if here else ""
+    say(f"study {study.name}: {len(grid.jobs)} runs, {done} of them finished before, in {root}{loading}")
+    if here:
+        require_training("oodles run")
+        require_trackers(trackers_of(study.report_to))
+        for spec in {job.spec.model: job.spec for job in grid.jobs}.values():
+            model_path(spec.model)  # a model that is not there is an error now, not after the first run
+    findings: dict[str, Any] | None = None
+    if not audited:
+        say(f"study {study.name}: auditing the data")
+        audit = audit_grid(grid, notes=False)
+        allowed = (*study.allow, *allow)
+        stop_on_errors(audit, allowed)
+        findings = {**audit.as_dict(), "allowed": list(allowed)}
+    members = members_of(grid)
     check_members(folder, members)
     with folder.locked():
         claim_folder(folder, study.name, grid.suite.name, ids, suite_file=grid.suite.file)
         check_members(folder, members)  # again, because study.json may have been rewritten
         plan_runs(folder, [job.spec.name for job in grid.jobs])
         mend_members(folder, members)
-        write_json(folder.audit, {**audit.as_dict(), "allowed": list(allowed)})
+        if findings is not None:
+            write_json(folder.audit, findings)
 
 
 def check_place(grid: Grid, root: Path) -> list[str]:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from oodles.contracts import Evaluation, Lora, ModelSpec, Recipe, Study
-from oodles.errors import ConfigError, nearest
+from oodles.contracts import Evaluation, Lora, ModelSpec, Recipe, Slurm, SlurmJob, Study, TrackerName
+from oodles.errors import ConfigError, nearest, shown
 from oodles.names import check_name
 from oodles.toml import build, check_schema, read_toml
 
@@ -33,6 +34,7 @@ class _Grid:
     patterns: tuple[str, ...] = ()
     data_seed: Literal["seed"] | int | tuple[int, ...] = "seed"
     draw: Literal["independent", "nested"] = "independent"
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,8 @@ class _File:
     lora: Lora = field(default_factory=Lora)
     train: Recipe = field(default_factory=Recipe)
     eval: Evaluation = field(default_factory=Evaluation)
+    slurm: Slurm = field(default_factory=Slurm)
+    report_to: Literal["none"] | TrackerName | tuple[TrackerName, ...] | None = None
 
 
 def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
@@ -101,7 +105,25 @@ def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
         evaluation=file.eval,
         folder=str(path.parent),
         reported_gpu_hours=file.reported_gpu_hours,
+        slurm=file.slurm,
+        report_to=_report_to(file.report_to),
+        run=grid.run,
     )
+
+
+def _report_to(told: Literal["none"] | TrackerName | tuple[TrackerName, ...] | None) -> tuple[TrackerName, ...] | None:
+    if told is None or isinstance(told, tuple):
+        return told
+    return () if told == "none" else (told,)
+
+
+def load_slurm(source: str | Path, study: Slurm) -> Slurm:
+    """A study's [slurm], with the keys of a file of one's own, which holds that table only, on top."""
+    path = Path(source)
+    raw = read_toml(path)
+    given = build(Slurm, raw, path.name)
+    _check_slurm(given, path.name)
+    return replace(study, **{key: getattr(given, key) for key in raw})
 
 
 def shipped_studies() -> list[str]:
@@ -140,6 +162,32 @@ def _apply(raw: dict[str, Any], override: str) -> None:
         if not isinstance(table, dict):
             raise ConfigError(f"--set {override}: '{part}' is not a table")
     table[parts[-1]] = value
+
+
+TIME = re.compile(r"\d+(:\d{1,2}){0,2}|\d+-\d{1,2}(:\d{1,2}){0,2}")
+MEMORY = re.compile(r"\d+[KMGT]?B?")
+
+
+def _check_slurm(slurm: Slurm, where: str) -> None:
+    """What a type cannot say of [slurm]."""
+    if slurm.width < 1:
+        raise ConfigError(f"{where}: width is {slurm.width}, expected at least 1")
+    if slurm.warning < 30:
+        raise ConfigError(f"{where}: warning is {slurm.warning}, expected at least 30 seconds")
+    _check_job(slurm, where)
+    for name, job in slurm.models.items():
+        _check_job(job, f"{where[:-1]}.models.{name}]" if where.endswith("]") else f"{where} [models.{name}]")
+
+
+def _check_job(job: SlurmJob, where: str) -> None:
+    if job.time is not None and not TIME.fullmatch(job.time):
+        raise ConfigError(f'{where}: time is "{shown(job.time)}", expected e.g. "04:00:00" or "2-00:00:00"')
+    if job.memory is not None and not MEMORY.fullmatch(job.memory):
+        raise ConfigError(f'{where}: memory is "{shown(job.memory)}", expected e.g. "64G"')
+    for key, least in (("gpus", 0), ("cpus", 1), ("runs_per_job", 1)):
+        value = getattr(job, key)
+        if value is not None and value < least:
+            raise ConfigError(f"{where}: {key} is {value}, expected at least {least}")
 
 
 SEED = "expected 0 to 4294967295"
@@ -206,6 +254,9 @@ def _check_ranges(file: _File, where: str) -> None:
             raise ConfigError(f"{where} {message}")
     if isinstance(evaluation.steps, str) and evaluation.steps not in ("log", "linear"):
         raise ConfigError(f'{where} [eval]: steps is "{evaluation.steps}", expected "log", "linear" or a list of steps')
+    _check_slurm(file.slurm, f"{where} [slurm]")
+    if file.grid.run:
+        check_name(file.grid.run, f"{where} [grid]: run")
     check_name(file.name, f"{where}: name")
     for label in file.models:
         check_name(label, f"{where} [models]: a label")

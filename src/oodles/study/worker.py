@@ -18,6 +18,7 @@ from oodles.model.load import free_memory
 from oodles.runs.events import Event, Listener
 from oodles.runs.stopping import Stop, Stopped
 from oodles.runs.todo import RunTask, missing_of
+from oodles.runs.trackers import trackers_of
 from oodles.store.damage import is_damaged, mend_scores
 from oodles.store.folder import RunFolder, StudyFolder, log_line
 from oodles.store.locks import release, take
@@ -102,12 +103,22 @@ def run_missing(grid: Grid, root: Path, how: Policy, listen: Listener, stop: Sto
     """
     tally = _Tally()
     folders = [StudyFolder(root).run(job.spec.name) for job in grid.jobs]
+    trackers = trackers_of(grid.study.report_to)
     try:
         with staying(root):
             for job, folder in zip(grid.jobs, folders, strict=True):
                 stop.obey()
                 rendered = grid.rendered(job)
-                task = RunTask(job=job, rendered=rendered, folder=folder, earlier=folders, listener=listen, stop=stop)
+                task = RunTask(
+                    job=job,
+                    rendered=rendered,
+                    folder=folder,
+                    earlier=folders,
+                    listener=listen,
+                    stop=stop,
+                    study=grid.study.name,
+                    trackers=trackers,
+                )
                 try:
                     _make(task, how, tally)
                 except DiskError:
