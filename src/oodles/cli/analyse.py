@@ -116,7 +116,10 @@ def _as_json(analysis: Analysis) -> Any:
 
 def _own_folder(paths: list[Path]) -> Path:
     """The folder, if oodles wrote it; other tools' folders are left as they are."""
-    ours = len(paths) == 1 and any((paths[0] / name).is_file() for name in ("study.json", "results.json"))
+    from oodles.stats.analysis import SUMMARY
+    from oodles.store.folder import StudyFolder
+
+    ours = len(paths) == 1 and (StudyFolder(paths[0]).is_study or (paths[0] / SUMMARY).is_file())
     return paths[0] if ours else Path()
 
 

@@ -137,7 +137,7 @@ def _layout(scores: Scores, across: str) -> tuple[Scores, _Layout]:
     level = as_names(runs[across], NO_NAME)
     if runs[across].nunique() < 2:
         raise ConfigError(f"--across {across}: the table has one value of it, {level.iloc[0]}; there must be two")
-    unit = "run" if scores.unit == across else scores.unit
+    unit = "run" if scores.unit in (None, across) else str(scores.unit)
     said: list[str] = []
     strata = []
     for column in scores.by:

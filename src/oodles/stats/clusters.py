@@ -37,7 +37,7 @@ class Scores:
 
     table: pd.DataFrame
     by: tuple[str, ...]
-    unit: str = "run"
+    unit: str | None = "run"  # None: the run, or the model where a group holds several
     metric: str = "accuracy"
     recipe: Estimator = field(default_factory=Estimator)
     ways: tuple[str, ...] = ("pooled", "run")
@@ -52,7 +52,7 @@ class Scores:
         return cls(
             table=table,
             by=tuple(settings["by"]),
-            unit=str(settings["unit"]),
+            unit=None if settings["unit"] is None else str(settings["unit"]),
             metric=metric,
             recipe=Estimator(
                 method=str(settings["method"]), level=float(settings["level"]), smoothing=settings["smoothing"]

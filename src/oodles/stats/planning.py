@@ -224,14 +224,14 @@ def plan_from(scores: Scores, half_width: float) -> Answer:
     if not rows:
         raise DataError("the pilot has no pair with an interval: it needs two or more independent runs per group")
     sentences = [
-        _sentence(precisions, ", ".join([*names, within]), half_width, level, scores.unit)
+        _sentence(precisions, ", ".join([*names, within]), half_width, level, scores.unit or "run")
         for (names, within), precisions in kept.items()
     ]
     return Answer(
         name="plan",
         sentences=tuple(sentences),
         tables={"plan": pd.DataFrame(rows, columns=[*scores.by, *COLUMNS])},
-        settings={"half_width": half_width, "unit": scores.unit},
+        settings={"half_width": half_width, "unit": scores.unit or "run"},
     )
 
 
