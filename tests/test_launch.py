@@ -84,6 +84,35 @@ def test_step_0_is_computed_once_and_equals_computing_it_again(toy_study: Path, 
     assert read_scores(copied) == read_scores(computed)
 
 
+@pytest.mark.parametrize(
+    ("override", "loads"), [("lora.dropout=0.1", 1), ('lora.bias="all"', 2), ("train.gradient_checkpointing=true", 2)]
+)
+def test_runs_of_a_model_load_its_weights_once_and_are_as_if_each_was_alone(
+    toy_study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, override: str, loads: int
+) -> None:
+    """Not where training changes more of the model than its adapter."""
+    from oodles.runs import runner
+
+    real, loaded = runner.load_model, []
+
+    def count(*given: Any) -> Any:
+        loaded.append(given)
+        return real(*given)
+
+    monkeypatch.setattr(runner, "load_model", count)
+    assert len(run(load_study(toy_study, [override]), tmp_path / "both").done) == 2
+    assert len(loaded) == loads
+    run(load_study(toy_study, [override, "grid.seeds=[1]"]), tmp_path / "one")
+    name = "tiny-llama-untrained_home_1_8"
+    both, one = read_records(tmp_path / "both"), read_records(tmp_path / "one")
+    both = both[both["run"] == name].reset_index(drop=True)
+    pd.testing.assert_frame_equal(both, one.reset_index(drop=True), check_exact=True)
+    for step in (1, 2, 4):
+        files = [tmp_path / root / "runs" / name / "adapters" / str(step) for root in ("both", "one")]
+        weights = [(file / "adapter_model.safetensors").read_bytes() for file in files]
+        assert weights[0] == weights[1]
+
+
 def test_finished_runs_are_skipped_and_a_study_can_grow(toy_study: Path, tmp_path: Path) -> None:
     run(load_study(toy_study), tmp_path / "out")
     before = {f.name: f.scores.stat().st_mtime_ns for f in run_folders(tmp_path / "out")}

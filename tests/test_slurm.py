@@ -242,3 +242,35 @@ def check_what_slurm_says(cluster: Path, jobs: dict[str, str], preempted: str, l
     assert "0:9" in re.findall(code.format(number, index), ended)
     number, index = jobs["broken_home_0_4"].split("_")
     assert re.findall(code.format(number, index), ended) == ["1:0"]
+
+
+@pytest.mark.timeout(1800)
+def test_a_cancelled_job_stays_cancelled_and_a_script_by_hand_resumes(
+    on_cluster: Path, study: Path, tmp_path: Path
+) -> None:
+    """Three runs in one job: cancelled at the first, then submitted by hand as --dry-run prints it."""
+    root = tmp_path / "out"
+    chosen = [word for seed in range(3) for word in ("--only", f"tiny-llama-untrained_home_{seed}_4")]
+    command = ("run", study, "--out", root, "--where", "slurm", "--set", "slurm.runs_per_job=3", *chosen)
+    done = oodles(*command, "--json")
+    assert [(a["jobs"], a["runs"]) for a in json.loads(done.stdout)["arrays"]] == [(1, 3)]
+    first, *others = json.loads(done.stdout)["submitted"]
+    process = freeze(root, first)
+    shown = status(root)
+    assert [shown[name]["status"] for name in (first, *others)] == ["running", "queued", "queued"]
+    (cancelled,) = json.loads(oodles("cancel", root, "--json").stdout)
+    assert cancelled["runs"] == [first, *others]
+    let_it_stop(process, 120)
+    wait_for(lambda: not scheduler.queue(), 120, "an empty queue")
+    log = root / "slurm" / f"{cancelled['job']}_0_log.out"
+    assert "queued again, and resumes" not in log.read_text()
+    assert status(root)[first]["status"] == "failed"
+
+    script = tmp_path / "by-hand.sh"
+    script.write_text(oodles(*command, "--dry-run").stdout)
+    number = told("sbatch", "--parsable", str(script)).strip()
+    wait_for(lambda: not scheduler.queue(), 600, "the end of the job")
+    assert {row["status"] for row in status(root).values()} == {"done"}
+    text = (root / "slurm" / f"{number}_0_0_log.out").read_text()
+    assert text.count("loading tiny-llama-untrained") == 1  # the weights, once
+    assert "resumes from step" in RunFolder(root / "runs" / first).log.read_text()

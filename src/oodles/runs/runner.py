@@ -36,8 +36,9 @@ def run_one(task: RunTask) -> None:
         checkpoint = _begin(task, adapted)
         hook = _evaluate(task, tokenizer)
         _train(task, model, tokenizer, hook, checkpoint)
+        _leave(task, model)
         del model, hook
-        free_memory()  # before the base model is loaded for kept adapters
+        free_memory()
     _complete(task)
     _check_finished(task)
 
@@ -66,8 +67,19 @@ def start_of(folder: RunFolder, untrained: list[int]) -> int:
 def _load(task: RunTask) -> tuple[Any, Any]:
     """Load the tokenizer and the base model."""
     model, precision = task.spec.model, task.spec.recipe.precision
+    held = task.base.take((model, precision))
+    if held is not None:
+        return load_tokenizer(model), held
+    free_memory()  # of another model that was left
     task.listener(Event(text=f"{task.folder.name}  loading {model.label}"))
     return load_tokenizer(model), load_model(model, precision)
+
+
+def _leave(task: RunTask, model: Any) -> None:
+    """Leave the base model to the next run, where training has changed nothing of it but the adapter."""
+    spec = task.spec
+    if spec.lora.bias == "none" and not spec.recipe.gradient_checkpointing:
+        task.base.leave((spec.model, spec.recipe.precision), model.unload().eval())
 
 
 def _attach(task: RunTask, model: Any) -> tuple[Any, Sequence[str]]:
@@ -136,6 +148,8 @@ def _complete(task: RunTask) -> None:
     """Score the missing evaluations of a run from its kept adapters."""
     if not task.missing():
         return
+    task.base.take(None)
+    free_memory()  # before the base model is loaded for kept adapters
     spec, folder = task.spec, task.folder
     begin_run(folder, spec, task.job.draw, environment(), adapted=read_spec(folder).adapted)
     with folder.study.locked():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from oodles.contracts import PlannedRun, RunSpec
@@ -23,6 +23,22 @@ TRAINING_COST = 3.5  # cost per character relative to scoring, measured on the e
 Missing = set[tuple[int, str]]  # step and test set
 
 
+@dataclass(slots=True)
+class Base:
+    """A base model that one run leaves to the next of the same kind, so that its weights are loaded once."""
+
+    kind: object = None  # what decides its weights
+    model: Any = None
+
+    def take(self, kind: object) -> Any:
+        """The model, if it is of this kind; nobody holds it here any longer, whatever it is."""
+        held, self.model = (self.model if kind == self.kind else None), None
+        return held
+
+    def leave(self, kind: object, model: Any) -> None:
+        self.kind, self.model = kind, model
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTask:
     """A run to be executed: its training, its test sets and its folder."""
@@ -35,6 +51,7 @@ class RunTask:
     stop: Stop
     study: str = ""  # the name of its study
     trackers: tuple[str, ...] = ()  # that are told of it
+    base: Base = field(default_factory=Base)
 
     @property
     def spec(self) -> RunSpec:

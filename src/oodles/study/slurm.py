@@ -82,7 +82,7 @@ def choose(grid: Grid, root: Path, how: Policy) -> Choice:
     for job in grid.jobs:
         name = job.spec.name
         has = jobs.get(name)
-        if has is not None and has.queued is not None:
+        if has is not None and has.queued is not None and not study.run(name).done.is_file():
             found["queued"].append((name, has.id))
         elif name in at_work:
             found["held"].append((name, at_work[name]))

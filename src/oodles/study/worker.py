@@ -17,7 +17,7 @@ from oodles.errors import ConfigError, DiskError, OodlesError, StoreError
 from oodles.model.load import free_memory
 from oodles.runs.events import Event, Listener
 from oodles.runs.stopping import Stop, Stopped
-from oodles.runs.todo import RunTask, missing_of
+from oodles.runs.todo import Base, RunTask, missing_of
 from oodles.runs.trackers import trackers_of
 from oodles.store.damage import is_damaged, mend_scores
 from oodles.store.folder import RunFolder, StudyFolder, log_line
@@ -103,7 +103,7 @@ def run_missing(grid: Grid, root: Path, how: Policy, listen: Listener, stop: Sto
     """
     tally = _Tally()
     folders = [StudyFolder(root).run(job.spec.name) for job in grid.jobs]
-    trackers = trackers_of(grid.study.report_to)
+    trackers, base = trackers_of(grid.study.report_to), Base()
     try:
         with staying(root):
             for job, folder in zip(grid.jobs, folders, strict=True):
@@ -118,6 +118,7 @@ def run_missing(grid: Grid, root: Path, how: Policy, listen: Listener, stop: Sto
                     stop=stop,
                     study=grid.study.name,
                     trackers=trackers,
+                    base=base,
                 )
                 try:
                     _make(task, how, tally)
