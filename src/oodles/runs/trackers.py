@@ -178,7 +178,7 @@ class _Wandb:
         import wandb
 
         key, root = about.key("wandb"), Path(os.environ.get("WANDB_DIR") or about.folder.study.path)
-        mode = os.environ.get("WANDB_MODE") or ("online" if _has_account() else "offline")
+        mode: Any = os.environ.get("WANDB_MODE") or ("online" if _has_account() else "offline")
         if mode == "offline":
             _drop_unsynced(root, key)
         self._run = wandb.init(
