@@ -135,20 +135,23 @@ def study(toy_suite: Path, tiny_model: Path) -> Path:
     return path
 
 
-def freeze(root: Path, run: str) -> int:
-    """Hold the process of a run while it is at work, after its first checkpoint; its number."""
-    folder = RunFolder(root / "runs" / run)
+def freeze(root: Path, *runs: str) -> list[int]:
+    """Hold the processes of runs as soon as each is at work and has a checkpoint; their numbers."""
+    found: dict[str, int] = {}
 
-    def at_work() -> int:
-        holder = read_lock(folder.lock)
-        return holder.process if holder is not None and any(folder.checkpoints.glob("[0-9]*")) else 0
+    def all_held() -> bool:
+        for run in runs:
+            folder = RunFolder(root / "runs" / run)
+            holder = read_lock(folder.lock)
+            if run not in found and holder is not None and any(folder.checkpoints.glob("[0-9]*")):
+                os.kill(holder.process, signal.SIGSTOP)
+                found[run] = holder.process
+                assert holder.host in ("n1", "n2")
+                assert folder.status == "started"
+        return len(found) == len(runs)
 
-    process = int(wait_for(at_work, 300, f"{run} to begin"))
-    os.kill(process, signal.SIGSTOP)
-    assert read_lock(folder.lock).host in ("n1", "n2")  # type: ignore[union-attr]
-    assert not folder.done.is_file()
-    assert not folder.failed.is_file()
-    return process
+    wait_for(all_held, 300, f"{', '.join(runs)} to begin")
+    return [found[run] for run in runs]
 
 
 def let_it_stop(process: int, seconds: float) -> None:
@@ -176,29 +179,27 @@ def test_a_study_survives_what_happens_on_a_cluster(on_cluster: Path, study: Pat
     (array,) = json.loads(done.stdout)["arrays"]
     assert (array["jobs"], array["runs"]) == (13, 13)
     jobs = {share[0]: f"{array['array']}_{i}" for i, share in enumerate(read_ledger(StudyFolder(root))[0].shares)}
-    preempted, limited, killed, *_ = names = list(jobs)
+    killed, limited, preempted, *_ = list(jobs)
 
-    process = freeze(root, preempted)
+    at_work, waiting = freeze(root, killed, limited)  # on the two nodes
+    os.kill(at_work, signal.SIGKILL)
+    (at_work,) = freeze(root, preempted)
+    wait_for(lambda: jobs[killed] not in scheduler.queue(), 60, "the end of the killed job")
+    again = json.loads(oodles(*command, "--dry-run", "--json").stdout)
+    assert again["submitted"] == [killed]  # only what has ended
     node = scheduler.queue()[jobs[preempted]].node
     told("sbatch", "--partition=high", f"--nodelist={node}", "--output=/dev/null", "--wrap=sleep 2")
-    let_it_stop(process, 120)
+    let_it_stop(at_work, 120)
+    assert status(root)[preempted]["status"] in ("requeued", "running", "queued")
 
-    process = freeze(root, limited)
     shown = status(root)[limited]
     assert (shown["status"], shown["job"]) == ("running", jobs[limited])
     assert shown["node"] in ("n1", "n2")
     minutes = int(told("squeue", "-h", "-j", jobs[limited], "-O", "TimeUsed:20").strip().split(":")[0]) + 2
     told("scontrol", "update", f"JobId={jobs[limited]}", f"TimeLimit={minutes}")
-    let_it_stop(process, 240)
-    told("scontrol", "update", f"JobId={jobs[limited]}", "TimeLimit=10")
-
-    process = freeze(root, killed)
     assert run_script("restart", on_cluster).returncode == 0
-    os.kill(process, signal.SIGKILL)
-    wait_for(lambda: jobs[killed] not in scheduler.queue(), 60, "the end of the killed job")
-    again = json.loads(oodles(*command, "--dry-run", "--json").stdout)
-    assert killed in again["submitted"]  # only what has ended is submitted again
-    assert set(again["submitted"]) <= {killed, *[n for n in names if n.startswith("broken")]}
+    let_it_stop(waiting, 240)
+    told("scontrol", "update", f"JobId={jobs[limited]}", "TimeLimit=10")
 
     wait_for(lambda: not scheduler.queue(), 2700, "the end of all jobs")
     shown = status(root)
@@ -255,7 +256,7 @@ def test_a_cancelled_job_stays_cancelled_and_a_script_by_hand_resumes(
     done = oodles(*command, "--json")
     assert [(a["jobs"], a["runs"]) for a in json.loads(done.stdout)["arrays"]] == [(1, 3)]
     first, *others = json.loads(done.stdout)["submitted"]
-    process = freeze(root, first)
+    (process,) = freeze(root, first)
     shown = status(root)
     assert [shown[name]["status"] for name in (first, *others)] == ["running", "queued", "queued"]
     (cancelled,) = json.loads(oodles("cancel", root, "--json").stdout)
