@@ -135,6 +135,6 @@ def test_a_damaged_lock_stops_one_run_only(toy_study: Path, tmp_path: Path) -> N
     done = oodles("run", toy_study, "--out", tmp_path / "out")
     assert done.returncode == 2
     assert f"{lock}: cannot be read as a lock" in done.stderr
-    assert "remove it" in done.stderr
+    assert "remove the file" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout.startswith("1 run, 0 finished before, 0 failed")

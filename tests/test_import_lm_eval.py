@@ -74,11 +74,10 @@ def old(model: str, step: int, **tasks: float) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long  # which has the harness
 def test_round_trip_through_the_harness_own_writer(tmp_path: Path) -> None:
-    lm_eval = pytest.importorskip("lm_eval", reason="its tracker writes the files")
     from lm_eval.loggers import EvaluationTracker
 
-    assert lm_eval
     for (run, step), rows in study().groupby(["run", "step"]):
         path = f"outputs/{run}/checkpoint-{step}"
         made = result(path, **dict(zip(rows["test_set"], rows["value"], strict=True)))

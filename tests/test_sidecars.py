@@ -144,7 +144,7 @@ def test_a_damaged_lock_of_the_study_names_itself(study: Path) -> None:
     assert done.returncode == 2
     assert [line for line in done.stderr.splitlines() if not line.startswith("study ")] == done.stderr.splitlines()[-1:]
     assert f"{lock}: cannot be read as a lock" in done.stderr
-    assert "remove it" in done.stderr
+    assert "remove the file" in done.stderr
     lock.unlink()
     assert oodles("run", study / "study.toml", "--out", study / "out").returncode == 0
     assert read_lock(lock) is None

@@ -201,7 +201,8 @@ def _refuse_conflicts(table: pd.DataFrame, where: str) -> None:
     if apart.any():
         first = again[apart].iloc[0]
         same = again[(again[key] == first[key]).all(axis=1)]
+        files = [str(origin).removeprefix(f"{where}/") for origin in same["origin"].unique()]
         raise DataError(
-            f"{where}: {some(same['origin'].unique(), 2)} differ on run '{shown(first['run'])}', step {first['step']},"
+            f"{where}: {some(files, 2)} differ on run '{shown(first['run'])}', step {first['step']},"
             f" {shown(first['test_set'])} {shown(first['metric'])}; name one of them, or move the other away"
         )
