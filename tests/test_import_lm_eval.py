@@ -155,3 +155,24 @@ def test_gaps_and_long_lines(tmp_path: Path) -> None:
     table = oo.import_scores(tmp_path / "r.json").table
     assert isinstance(table, pd.DataFrame)
     assert table.set_index("test_set")["value"].isna().to_dict() == {"a": True, "b": False}
+
+
+def test_the_final_model_is_not_step_0_of_its_run(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(old("org/m", 1000, a=0.5, b=0.4)))
+    final = old("org/m", 0, a=0.7, b=0.6)
+    final["config"]["model_args"] = "pretrained=org/m"
+    (tmp_path / "b.json").write_text(json.dumps(final))
+    with pytest.raises(DataError, match="of run 'org/m' some files name a step and some do not"):
+        oo.import_scores(tmp_path)
+
+
+def test_branches_of_a_model_are_runs_of_their_own(tmp_path: Path) -> None:
+    for i, revision in enumerate(
+        ("stage1-step1000-tokens3B", "stage1-step2000-tokens5B", "stage2-ingredient1-step500")
+    ):
+        made = old("org/m", 0, a=0.5, b=0.4)
+        made["config"]["model_args"] = f"pretrained=org/m,revision={revision}"
+        (tmp_path / f"{i}.json").write_text(json.dumps(made))
+    table = oo.import_scores(tmp_path).table
+    places = set(zip(table.run, table.step, strict=True))
+    assert places == {("org/m@stage1", 1000), ("org/m@stage1", 2000), ("org/m@stage2-ingredient1", 500)}

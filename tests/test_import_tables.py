@@ -290,3 +290,41 @@ def test_an_importer_of_another_package(tmp_path: Path, monkeypatch: pytest.Monk
         assert oo.import_scores(tmp_path / "x.mine").format == "mine"
     finally:
         importers.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            "run,step,mnli,hans\n" + "".join(f"a,{i},.7,.5\n" for i in range(8)) + "a,9,80.1*,.5\n",
+            r"row 9: mnli is '80\.1\*'",
+        ),
+        ("model,mnli,hans\na,80.1,50.2\nb,85.1,55.2\nc,0.9,60.2\n", r"row 3: mnli is 0\.9, other rows go up to 85\.1"),
+        (
+            "run;step;mnli;hans\na;500;0,7;0,5\na;1.000;0,8;0,6\n",
+            r"row 2: step is '1\.000' in a file with decimal commas",
+        ),
+    ],
+    ids=["a spoilt cell", "a share among per cent", "thousands"],
+)
+def test_cells_that_would_silently_change_the_table(tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / "t.csv").write_text(content)
+    with pytest.raises(DataError, match=said):
+        oo.import_scores(tmp_path / "t.csv", in_domain="mnli")
+
+
+@pytest.mark.parametrize("gap", ["-", "–", "."])
+def test_a_dash_is_a_gap(tmp_path: Path, gap: str) -> None:
+    rows = "".join(f"a,{i},.7,.5,.4\n" for i in range(8))
+    (tmp_path / "t.csv").write_text(f"run,step,mnli,hans,rte\n{rows}a,9,.7,{gap},.4\n", encoding="utf-8")
+    table = oo.import_scores(tmp_path / "t.csv", in_domain="mnli").table
+    assert (table.test_set == "hans").sum() == 8
+    assert (table.test_set == "rte").sum() == 9
+
+
+def test_two_runs_of_one_name_are_not_one(tmp_path: Path) -> None:
+    first, second = study(), study(seed=1)
+    both = pd.concat([first.assign(model="A"), second.assign(model="B", step=lambda t: t["step"] + 1)])
+    with pytest.raises(DataError, match=r"run 'm_snli_0_64' has several values of model \(A and B\)"):
+        oo.analyse(both, in_domain=SETS[0], by="none")
+    assert len(oo.analyse(both, in_domain=SETS[0], by=["model"]).verdicts) == 2

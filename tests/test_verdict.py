@@ -131,3 +131,23 @@ def test_where_nothing_was_tested_there_is_no_answer():
     assert verdict.sentence.startswith("No answer: with 9 runs")
     assert "of 1 pair of test sets none could be tested" in verdict.sentence
     assert "no relation" not in verdict.sentence
+
+
+def test_a_pair_that_is_perfect_without_noise_is_clear_and_not_open():
+    """14 models, one checkpoint each, that correlate at .97: without in-domain noise the estimate reaches 1."""
+    draw = np.random.default_rng(4)
+    shared, own = draw.normal(size=(2, 14))
+    inside = 0.7 + 0.05 * draw.normal(size=14)
+    values = {"mnli": inside, "hans": inside - 0.1 + 0.03 * shared, "rte": inside - 0.2 + 0.03 * shared + 0.003 * own}
+    table = pd.concat(
+        pd.DataFrame({"run": [f"m{i}" for i in range(14)], "step": 0, "test_set": name, "value": value, "n": 1000})
+        for name, value in values.items()
+    )
+    table = table.assign(model=table["run"], role=np.where(table["test_set"] == "mnli", "in_domain", "ood"))
+    result = partial_correlations(table, by=())
+    row = result.table.iloc[0]
+    assert row["r"] > 0.95
+    assert np.isfinite(row["p_corrected"])
+    (verdict,) = verdicts(result)
+    assert "all 0 tests" not in verdict.sentence
+    assert bool(row["clear"]) == ("1 rise together" in verdict.sentence)

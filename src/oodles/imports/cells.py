@@ -28,6 +28,7 @@ SUFFIXES = (*TEXT, ".parquet", ".jsonl", ".ndjson", ".json", ".xlsx")
 DELIMITERS = ",;\t|"
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib", ".bin", ".rds")
 SEPARATOR = re.compile(r"sep=(.)\r?\n")  # how Excel says it
+MANY, SPOILT = 5, 0.2  # cells of a column of numbers, and the share of others that may have slipped in
 COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
 POINT = re.compile(r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?")
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
@@ -172,8 +173,23 @@ def _read_excel(path: Path, where: str) -> pd.DataFrame:
     return pd.DataFrame([row[:width] for row in rows], columns=names, dtype=object).infer_objects()
 
 
+def _refuse_thousands(table: pd.DataFrame, where: str) -> None:
+    """`1.000` beside decimal commas is a thousand; pandas would read 1."""
+    texts = {c: table[c].dropna() for c in table.columns if pd.api.types.is_string_dtype(table[c]) and c not in NAMES}
+    if not any(text.astype(str).str.fullmatch(COMMA).any() for text in texts.values()):
+        return
+    for name in {"step", "n"} & texts.keys():
+        dotted = texts[name][texts[name].astype(str).str.fullmatch(r"\d{1,3}(\.\d{3})+")]
+        if len(dotted):
+            raise DataError(
+                f"{where} row {int(dotted.index[0]) + 1}: {name} is '{dotted.iloc[0]}' in a file with decimal commas:"
+                " thousands? write it as 1000"
+            )
+
+
 def _numbered(table: pd.DataFrame, where: str) -> pd.DataFrame:
     """Columns whose every cell is a number, as numbers; names stay text."""
+    _refuse_thousands(table, where)
     columns = {}
     for name in table.columns:
         column = table[name]
@@ -196,8 +212,19 @@ def _as_numbers(column: pd.Series, name: str, where: str) -> pd.Series:
     texts = cells.dropna().astype(str).str.strip()
     odd = texts[texts.str.contains(r"[%,]", regex=True)]
     if odd.empty or not odd.str.fullmatch(r"[+-]?[\d.,]+(?:[eE][+-]?\d+)?\s*%?").all():
+        _refuse_spoilt(texts, found, name, where)
         return column
     return _respelt(column, texts, name, where)
+
+
+def _refuse_spoilt(texts: pd.Series, numbers: pd.Series, name: str, where: str) -> None:
+    """A column of numbers with a few other cells: left as text, it would silently be no test set."""
+    spoilt = texts[numbers[texts.index].isna()]
+    if len(texts) >= MANY and len(spoilt) <= SPOILT * len(texts):
+        raise DataError(
+            f"{where} row {int(spoilt.index[0]) + 1}: {shown(name)} is '{shown(spoilt.iloc[0])}', the other cells are"
+            " numbers; correct the cell, or leave it empty"
+        )
 
 
 def _respelt(column: pd.Series, texts: pd.Series, name: str, where: str) -> pd.Series:

@@ -27,6 +27,7 @@ CONFIG = {  # where trackers and trainers keep it, the surest first
     "seed": ("seed", "random_seed", "train_seed"),
 }
 STEP = re.compile(r"(?:^|[/_.=-])(?:checkpoint|global_step|step|iter)[-_]?(\d{1,15})(?=$|[/_.-])")
+TOKENS = re.compile(r"[-_]?tokens\d+\w*", flags=re.IGNORECASE)
 EXAMPLE = "--names '{model}_{train_set}_{seed}_{shots}'"
 
 
@@ -99,7 +100,10 @@ def place_of(name: str, revision: object, notes: list[str]) -> tuple[str, int]:
         found = list(STEP.finditer(text))
         if found:
             left = (text[: found[-1].start()] + text[found[-1].end() :]).strip("/_-. ")
-            return (left or name) if text is name else name, int(found[-1][1])
+            if text is name:
+                return left or name, int(found[-1][1])
+            branch = TOKENS.sub("", left).strip("/_-. ")  # stage2-ingredient1-step2000: another run than stage 1
+            return f"{name}@{branch}" if branch else name, int(found[-1][1])
     notes.append("no step in the model's name or revision: such models have one checkpoint, at step 0")
     return name, 0
 

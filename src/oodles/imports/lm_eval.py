@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from oodles.errors import DataError, first_line
+from oodles.errors import DataError, first_line, shown
 from oodles.imports.contract import Imported, Options
 from oodles.imports.found import files_below
 from oodles.imports.identity import place_of
@@ -58,15 +58,24 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
     scores: list[Score] = []
     configs: dict[str, dict[str, Any]] = {}
     samples: list[tuple[Path, str, int]] = []
+    placed: dict[str, set[bool]] = {}  # whether the files of a run name a step
     for file in _files(paths):
         value = _read_result(file, alone=file in paths, notes=notes)
         if value is None:
             continue
         config = _config(value)
+        before = len(notes)
         run, step = _place(config, file, notes)
+        placed.setdefault(run, set()).add(len(notes) == before)
         configs.setdefault(run, {}).update(config)
         scores += _scores(value, run, step, file)
         samples += [(one, run, step) for one in _samples_of(file)]
+    both = next((run for run, ways in placed.items() if len(ways) > 1), None)
+    if both is not None:
+        raise DataError(
+            f"{where}: of run '{shown(both)}' some files name a step and some do not, such as those of the final model;"
+            " move these away, or evaluate them with a revision that names the step"
+        )
     imported = from_scores(NAME, scores, configs, options, where, notes)
     records, told = _records(samples, imported.table)
     return Imported(

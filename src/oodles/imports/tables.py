@@ -264,6 +264,14 @@ def _as_shares(table: pd.DataFrame, scores: _Scores, where: str, notes: list[str
         )
     if not large:
         return table
+    for column in large:
+        share = table[column].between(0, 1, inclusive="right")
+        if share.any():
+            row = int(np.flatnonzero(share)[0])
+            raise DataError(
+                f"{where} row {row + 1}: {shown(column)} is {table[column].iloc[row]:g}, other rows go up to"
+                f" {high[column]:g}; write all as shares or all as per cent"
+            )
     notes.append("scores above 1 are taken as per cent and divided by 100")
     return table.assign(**{c: table[c] / 100 for c in columns})
 

@@ -358,12 +358,16 @@ def _untested(found: pd.DataFrame, clusters: Sequence[ClusterValues], noun: str)
     )
 
 
+def _predicted(row: Mapping[Any, Any], noun: str) -> str:
+    """The range of a new level, where there are enough to tell."""
+    if not np.isfinite(row["predicted_low"]):
+        return ""
+    return f" (a new {noun}: {row['predicted_low']:+.2f} to {row['predicted_high']:+.2f})"
+
+
 def _differ(found: pd.DataFrame, noun: str, basis: str, omnibus: float) -> str:
     clear = found[found["p_holm"] < SIGNIFICANT].sort_values("p_val")
-    names = [
-        f"{row['a']} ~ {row['b']} (a new {noun}: {row['predicted_low']:+.2f} to {row['predicted_high']:+.2f})"
-        for row in clear.to_dict("records")
-    ]
+    names = [f"{row['a']} ~ {row['b']}{_predicted(row, noun)}" for row in clear.to_dict("records")]
     verb = "carries" if len(clear) == 1 else "carry"
     text = (
         f"With {basis}, correlations differ between {noun}s (all pairs together p {_p(omnibus)}); "
@@ -382,10 +386,12 @@ def _differ(found: pd.DataFrame, noun: str, basis: str, omnibus: float) -> str:
 
 def _open(found: pd.DataFrame, noun: str, basis: str, omnibus: float, clusters: Sequence[ClusterValues]) -> str:
     spread = float(found["tau_high"].median())
-    text = (
-        f"With {basis}, no difference between {noun}s was found (all pairs together p {_p(omnibus)}), but an sd of"
-        f" Fisher's z over {noun}s of up to {spread:.2f} (median pair) is not excluded."
+    bound = (
+        f"an sd of Fisher's z over {noun}s of up to {spread:.2f} (median pair) is not excluded"
+        if np.isfinite(spread)
+        else f"with two {noun}s nothing bounds how much others would differ"
     )
+    text = f"With {basis}, no difference between {noun}s was found (all pairs together p {_p(omnibus)}), but {bound}."
     spreads = [sample.units * sample.square for cluster in clusters for sample in cluster.observed.values()]
     ratio = SMALL / float(np.sqrt(np.nanmedian(spreads)))
     needed = effects.units_needed(ratio, int(found["levels"].median()))

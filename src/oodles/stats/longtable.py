@@ -35,7 +35,7 @@ GUESSABLE = ("accuracy", "balanced_accuracy", "auc")  # metrics for which guessi
 FORMULA = re.compile(r"'*[=+\-@\t\r]")  # how a cell begins that a spreadsheet takes for a formula
 ARMED = r"^'(?='*[=+\-@\t\r])"
 SOURCE = "source"  # attribute of a table: the file it was read from, for messages
-MISSING = ("", "na", "nan", "null", "none", "n/a", "<na>")
+MISSING = ("", "na", "nan", "null", "none", "n/a", "<na>", "-", "--", "–", "—", ".")
 
 
 def as_table(table: pd.DataFrame, where: str) -> pd.DataFrame:

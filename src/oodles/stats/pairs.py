@@ -106,6 +106,8 @@ def _beyond_noise(found: Estimate, inside: noise.Inside, recipe: Estimator, flat
         return p_val
     other = interval_of(found, r, as_correlations(left_out), recipe).p_val
     other = np.where(np.isnan(r) & np.isfinite(found.r), 1.0, other)
+    at_the_limit = np.isnan(other) & (np.abs(r) > 1 - 1e-9) & (r * found.r > 0)  # more correlated without noise
+    other = np.where(at_the_limit, p_val, other)
     if inside.source == "records" and inside.r is not None:
         return np.asarray(np.where(np.isnan(p_val), np.nan, other), dtype=float)
     return np.asarray(np.where(r * found.r < 0, 1.0, np.maximum(p_val, other)), dtype=float)

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from oodles.errors import ConfigError, DataError, nearest
+from oodles.errors import ConfigError, DataError, listed, nearest
 from oodles.stats.copies import CERTAIN, ROUNDING, coincidence, copied_runs, copies_caveat
 from oodles.stats.longtable import GUESSABLE, as_names
 from oodles.stats.resample import DESCRIPTIVE
@@ -282,11 +282,28 @@ def grouped(table: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, 
         yield dict(zip(by, map(str, values), strict=True)), rows
 
 
+def _refuse_namesakes(rows: pd.DataFrame, where: str) -> None:
+    """Two runs of one name would be taken for one."""
+    for column in ("model", "train_set", "shots", "seed"):
+        if column not in rows:
+            continue
+        pairs = rows[["run", column]].dropna().drop_duplicates()
+        twice = pairs[pairs["run"].duplicated(keep=False)]
+        if len(twice):
+            run = twice["run"].iloc[0]
+            values = listed(sorted(map(str, twice.loc[twice["run"] == run, column]))[:3])
+            raise DataError(
+                f"{where}: run '{run}' has several values of {column} ({values}); are these runs of one name? give each"
+                " run a name of its own"
+            )
+
+
 def _make_series(rows: pd.DataFrame, group: dict[str, str], unit: str) -> Series:
     where = ", ".join(f"{k} {v}" for k, v in group.items()) or "the table"
     inside = (rows["role"] == "in_domain").to_numpy()
     if not inside.any():
         raise DataError(f"{where}: no in-domain rows; every group needs the in-domain score that is regressed out")
+    _refuse_namesakes(rows, where)
     points = np.asarray(rows.groupby(["run", "step"], sort=True).ngroup(), dtype=np.int64)
     keys = rows[["run", "step"]].drop_duplicates().sort_values(["run", "step"])
     names, columns = _covariate_columns(rows[inside], where)

@@ -96,7 +96,7 @@ class _Counts:
     def of(cls, pairs: pd.DataFrame) -> _Counts:
         r = pairs["r"].to_numpy(float)
         names = (pairs["a"].astype(str) + " ~ " + pairs["b"].astype(str)).to_numpy()
-        clear, tested = pairs["clear"].to_numpy(bool), np.isfinite(pairs["p_val"].to_numpy(float))
+        clear, tested = pairs["clear"].to_numpy(bool), np.isfinite(pairs["p_corrected"].to_numpy(float))
         plain = (pairs["p_holm"].to_numpy(float) < SIGNIFICANT) | (pairs["p_said"].to_numpy(float) < SIGNIFICANT)
         doubt = np.where(tested & ~clear & plain, pairs["doubt"].astype(str), "")
         doubted = {str(why): tuple(names[doubt == why]) for why in dict.fromkeys(doubt) if why}
