@@ -20,7 +20,7 @@ from oodles.errors import DataError
 from oodles.stats import noise, resample
 from oodles.stats.answers import Answer, counted
 from oodles.stats.clusters import Scores, without_gaps
-from oodles.stats.estimates import Estimate, as_correlations, estimate
+from oodles.stats.estimates import Estimate, as_correlations, estimate, light_curve, one_checkpoint
 from oodles.stats.pairs import shares_examples
 from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.splines import Array
@@ -141,6 +141,7 @@ def pilot_precisions(scores: Scores) -> Iterator[tuple[dict[str, str], str, tupl
     for series in scores.groups():
         for within in scores.ways:
             recipe = replace(scores.recipe, within=within, interval="jackknife")
+            recipe = light_curve(recipe, series) if one_checkpoint(series) else recipe
             for part in without_gaps(series, within):
                 found = estimate(part, recipe)
                 for pair, precision in _of_estimate(found, scores):

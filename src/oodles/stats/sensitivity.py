@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from oodles.stats.answers import Answer, counted, several
 from oodles.stats.clusters import Scores, without_gaps
+from oodles.stats.correlate import for_group
 from oodles.stats.estimates import as_correlations, estimate
 from oodles.stats.pairs import shares_examples
 from oodles.stats.resample import DESCRIPTIVE, holm
@@ -94,7 +95,8 @@ def _of_group(series: Series, scores: Scores, metric: str) -> list[dict[str, Any
 
 
 def _specification(series: Series, scores: Scores, chosen: Mapping[str, str]) -> list[dict[str, Any]]:
-    recipe = replace(scores.recipe, method=chosen["method"], within=chosen["within"], interval="jackknife")
+    plain = replace(scores.recipe, method=chosen["method"], within=chosen["within"], interval="jackknife")
+    recipe = for_group(plain, series, None)
     default = (AS_EVALUATED, scores.recipe.method, scores.ways[0], scores.metric)
     rows = []
     for part in without_gaps(series, recipe.within):
@@ -256,9 +258,9 @@ def _sentence(pairs: Sequence[Mapping[str, Any]], group: Mapping[str, str]) -> s
     text = f"{where}Under {most} choices of steps, weights, method, pooling and metric, "
     if clear:
         held = [f"{_pair(p)} {p['same_clear']} (other sign in {p['other_sign']})" for p in clear]
-        text += f"pairs that are clear by default have the same sign and stay clear in: {several(held, 6)}."
+        text += f"pairs that are significant by default have the same sign and stay significant in: {several(held, 6)}."
     else:
-        text += "nothing is clear by default."
+        text += "nothing is significant by default."
     turned = sorted((pair for pair in pairs if _turns(pair)), key=lambda p: float(p["lowest"] - p["highest"]))
     if turned:
         signs = [f"{_pair(p)} ({_ends(p)})" for p in turned]
@@ -266,7 +268,7 @@ def _sentence(pairs: Sequence[Mapping[str, Any]], group: Mapping[str, str]) -> s
     open_ = [p for p in pairs if p["conclusion"] == OPEN and p["same_clear"] and not _turns(p)]
     if open_:
         text += (
-            f" {counted(len(open_), 'pair')} not clear by default would be clear, with the same sign, by some choice."
+            f" {counted(len(open_), 'pair')} not significant by default would be, with the same sign, by some choice."
         )
     return text
 
@@ -297,6 +299,7 @@ def holding(answer: Answer, group: Mapping[str, str]) -> str:
     most = int(clear["specifications"].max())
     least, middle = int(clear["same_clear"].min()), int(clear["same_clear"].median())
     return (
-        f" Of {most} choices of steps, weights, method, pooling and metric, the clear pairs stay clear with their sign "
+        f" Of {most} choices of steps, weights, method, pooling and metric, the significant pairs stay significant with"
+        " their sign "
         f"in {middle} (median), the least stable in {least}."
     )
