@@ -169,6 +169,7 @@ def let_it_stop(process: int, seconds: float) -> None:
     wait_for(has_ended, seconds, "a job that was told to stop")
 
 
+@pytest.mark.long  # its waits are bounded, and too short on a machine that does other work
 @pytest.mark.timeout(3600)
 def test_a_study_survives_what_happens_on_a_cluster(on_cluster: Path, study: Path, tmp_path: Path) -> None:
     """13 runs: one preempted, one at its time limit, one killed, one that fails, the controller restarted."""
