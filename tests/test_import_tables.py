@@ -97,8 +97,8 @@ def test_names_of_columns_carry_metrics_and_other_names_of_columns_are_known(tmp
 
 
 def test_only_the_named_sets_are_taken(tmp_path: Path) -> None:
-    path = written(wide(study()).assign(ratio=0.5), tmp_path / "t.csv")
-    assert "ratio" in set(oo.import_scores(path).table["test_set"])
+    path = written(wide(study()).assign(quota=0.5), tmp_path / "t.csv")
+    assert "quota" in set(oo.import_scores(path).table["test_set"])
     table = oo.import_scores(path, in_domain="snli", test_sets=["hans", "anli"]).table
     assert set(table["test_set"]) == {"snli", "hans", "anli"}
 
@@ -328,3 +328,16 @@ def test_two_runs_of_one_name_are_not_one(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"run 'm_snli_0_64' has several values of model \(A and B\)"):
         oo.analyse(both, in_domain=SETS[0], by="none")
     assert len(oo.analyse(both, in_domain=SETS[0], by=["model"]).verdicts) == 2
+
+
+def test_averages_settings_and_spreads_are_no_test_sets(tmp_path: Path) -> None:
+    rows = "".join(f"a,{i},.{70 + i},.5,.4,.45,.1,64,.02\n" for i in range(6))
+    header = "run,step,MNLI_ACC,HANS_ACC,HANS_F1,average,warmup_ratio,n_samples,acc_std"
+    (tmp_path / "t.csv").write_text(f"{header}\n{rows}")
+    table = oo.import_scores(tmp_path / "t.csv").table
+    assert set(zip(table.test_set, table.metric, strict=True)) == {
+        ("MNLI", "accuracy"),
+        ("HANS", "accuracy"),
+        ("HANS", "f1"),
+    }
+    assert "n" not in table or table["n"].isna().all()

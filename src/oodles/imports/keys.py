@@ -22,6 +22,7 @@ TIMES = ("runtime", "samples_per_second", "steps_per_second", "jit_compilation_t
 NO_SCORES = (*TIMES, "epoch", "step", "global_step", "num_input_tokens_seen", "num_tokens", "entropy")
 PREFIX = re.compile(r"(eval|evaluation|test|val|valid|validation|dev)[/_.]")
 OTHERS = re.compile(r"(train|training|system|profiling|gpu|hparams?|optim\w*)[/_.]")
+SPREADS = ("std", "stderr", "se", "sd", "var", "norm")  # acc_std is no test set
 BY_LENGTH = sorted(METRICS, key=len, reverse=True)
 UNNAMED = "eval"  # a Trainer's only evaluation set has no name
 KINDS = {"metric": r"[^/]+?", "test_set": ".+"}
@@ -44,12 +45,14 @@ def canonical(metric: str) -> str:
 
 def by_suffix(name: str) -> tuple[str, str] | None:
     """`hans_acc`, `hans/accuracy` and `acc_hans` -> ('hans', 'accuracy'); None where no metric is named."""
+    lower = name.lower()
     for metric in BY_LENGTH:
         for separator in "_/.-: ":
-            if name.endswith(separator + metric) and len(name) > len(metric) + 1:
+            if lower.endswith(separator + metric) and len(name) > len(metric) + 1:
                 return name[: -len(metric) - 1], canonical(metric)
-            if name.startswith(metric + separator) and len(name) > len(metric) + 1:
-                return name[len(metric) + 1 :], canonical(metric)
+            if lower.startswith(metric + separator) and len(name) > len(metric) + 1:
+                rest = name[len(metric) + 1 :]
+                return None if rest.lower() in SPREADS else (rest, canonical(metric))
     return None
 
 

@@ -34,11 +34,12 @@ SYNONYMS = {  # what people call a column, in lower case, the surest first
     "shots": ("shots", "shot", "n_shots", "num_shots"),
     "seed": ("seed", "random_seed"),
     "metric": ("metric", "metric_name"),
-    "n": ("n", "n_examples", "num_examples", "n_samples"),
+    "n": ("n",),  # n_samples, num_examples and the like are often the training set's
     "role": ("role",),
 }
 SETTINGS = re.compile(  # columns of numbers that are no scores
-    r"(column \d+|unnamed.*|index|id|rank|epochs?|.*(learning_rate|lr|loss|runtime|time|timestamp|seconds?|date|"
+    r"(column \d+|unnamed.*|index|id|rank|epochs?|(.*[_ ])?(avg|average|mean|overall|total)|.*(n_samples|"
+    r"warmup|ratio|momentum|smoothing|beta\d?|eps(ilon)?|gamma|width|depth|heads|learning_rate|lr|loss|runtime|time|timestamp|seconds?|date|"
     r"batch(_size)?|steps?|tokens?|examples|params|parameters|flops|flos|size|layers|grad_norm|decay|dropout|seed|"
     r"temperature|rank|alpha|stderr|std|_se|count))",
     re.IGNORECASE,
