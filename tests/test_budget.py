@@ -36,11 +36,11 @@ from oodles.runs.train import Candidates
 from oodles.store.folder import RunFolder, run_folders
 from oodles.store.scores import read_scores
 from oodles.study.budget import Budget, budget_of, rows, total
+from oodles.study.budget_tables import describe_budget
 from oodles.study.footprint import Shapes, draw_footprint, scoring_bytes, training_bytes
 from oodles.study.grid import expand
 from oodles.study.launch import run
 from oodles.study.load import load_study
-from oodles.study.quote import describe_budget
 from oodles.suite import hub
 from oodles.suite.load import load_suite
 from oodles.suite.patterns import render

@@ -185,9 +185,7 @@ def _tell_costs(study: Study, root: Path, options: RunOptions, as_json: bool) ->
     from oodles.store.folder import StudyFolder
     from oodles.store.members import check_members
     from oodles.study.budget import budget_of
-    from oodles.study.launch import check_place, members_of
-    from oodles.study.preview import preview
-    from oodles.study.quote import (
+    from oodles.study.budget_tables import (
         basis_lines,
         describe_budget,
         gpu_lines,
@@ -196,6 +194,8 @@ def _tell_costs(study: Study, root: Path, options: RunOptions, as_json: bool) ->
         table_of_estimates,
         table_of_gpus,
     )
+    from oodles.study.launch import check_place, members_of
+    from oodles.study.preview import preview
     from oodles.study.worker import Policy
 
     check_place(grid, root)

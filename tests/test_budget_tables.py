@@ -7,8 +7,7 @@ import math
 from dataclasses import fields, replace
 
 from oodles.study.budget import Budget, Cost, Memory, RunBudget
-from oodles.study.devices import DEVICES, Load, hours_on
-from oodles.study.quote import (
+from oodles.study.budget_tables import (
     basis_lines,
     describe_budget,
     gpu_lines,
@@ -19,6 +18,7 @@ from oodles.study.quote import (
     table_of_gpus,
     time_range,
 )
+from oodles.study.devices import DEVICES, Load, hours_on
 
 
 def test_numbers_have_units() -> None:
