@@ -119,7 +119,7 @@ def _say_left_out(choice: Choice) -> None:
     for name, reason in choice.failed_before:
         say(f"failed before: {name}: {reason}; try it again with --retry-failed")
     for name, holder in choice.held:
-        say(f"left to others: {name}: locked by {holder}")
+        say(f"skipped {name}: locked by {holder}")
     for name, reason in choice.refused:
         say(f"left out: {name}: {reason}")
 

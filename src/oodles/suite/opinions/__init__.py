@@ -1,8 +1,8 @@
 """An embedded suite of opinions: short film reviews in-domain, and sets in which the same words mislead.
 
-Every review has a twin with the same beginning and the other label. In `films` the words decide: whoever counts
-positive and negative words is always right. In other sets that shortcut is always wrong. Rows depend on the set, the
-split and the seed alone.
+Every review has a twin with the same beginning and the other label. In two thirds of `films`, counting
+positive and negative words gives the right answer; in the rest, and in the rival sets, the words are about others. Rows
+depend only on the set, the split and the seed.
 
 Try it::
 
