@@ -11,7 +11,7 @@ import pytest
 from scipy import special
 
 from oodles.errors import DataError
-from oodles.stats import noise, residuals
+from oodles.stats import inside, items, noise, residuals
 from oodles.stats.estimates import Estimator, estimate
 from oodles.stats.outcomes import Outcomes, Records
 from oodles.stats.series import Series
@@ -243,7 +243,7 @@ def test_noise_in_the_in_domain_score_is_announced():
         found = estimate(series, Estimator(method="linear"))
         corrected = noise.correct(found, None, metric="accuracy", method="linear", level=0.95)
         found_r.append(found.r[0, 1])
-        told.append(noise.covariate_bias(found, corrected)[0, 1])
+        told.append(inside.covariate_bias(found, corrected.inside)[0, 1])
     assert np.mean(found_r) > 0.3
     assert np.mean(told) == pytest.approx(np.mean(found_r), abs=0.05)
 
@@ -315,9 +315,9 @@ def test_more_noise_than_residual_is_a_violated_assumption_and_gives_no_number()
 
 
 def test_one_item_per_stratum_is_merged():
-    assert noise.merged_strata(np.array([0, 0, 1, 1]), np.array([0, 1, 2, 2])).tolist() == [0, 0, 0, 0]
-    assert noise.merged_strata(np.array([0, 1, 2]), np.array([0, 1, 2])).tolist() == [0, 0, 0]
-    assert noise.merged_strata(None, np.arange(3)).tolist() == [0, 0, 0]
+    assert items.merged_strata(np.array([0, 0, 1, 1]), np.array([0, 1, 2, 2])).tolist() == [0, 0, 0, 0]
+    assert items.merged_strata(np.array([0, 1, 2]), np.array([0, 1, 2])).tolist() == [0, 0, 0]
+    assert items.merged_strata(None, np.arange(3)).tolist() == [0, 0, 0]
 
 
 def test_templates_with_one_label_are_items_within_their_label():
