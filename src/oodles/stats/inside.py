@@ -14,7 +14,7 @@ from oodles.stats import resample, residuals
 from oodles.stats.blur import blur
 from oodles.stats.estimates import Estimate, as_correlations
 from oodles.stats.items import binomial_spectrum, measured_spectrum, noise_sums
-from oodles.stats.outcomes import Examples
+from oodles.stats.outcomes import MEASURED, Examples
 from oodles.stats.splines import Array
 
 
@@ -69,7 +69,7 @@ def inside_noise(found: Estimate, records: Examples | None, metric: str, method:
     """
     series = found.used
     unknown = InsideNoise(source="none", variance=float("nan"), most=float("nan"))
-    if metric != "accuracy" or series.covariates.shape[1] != 1 or method not in ("gam", "linear"):
+    if metric not in MEASURED or series.covariates.shape[1] != 1 or method not in ("gam", "linear"):
         return unknown
     values, sizes = series.covariates[:, 0] / series.scale, series.covariate_sizes[:, 0]
     if np.isnan(sizes).any() or not (sizes > 0).all() or not ((values >= 0) & (values <= 1)).all():
@@ -81,10 +81,12 @@ def inside_noise(found: Estimate, records: Examples | None, metric: str, method:
     most = measured = noise_sums(found, binomial, 0)[0] / left
     source = "binomial"
     if records is not None:
-        outcomes, _ = records.outcomes(series, series.in_domain[0], series.covariates[:, 0])
+        outcomes, _ = records.outcomes(series, series.in_domain[0], series.covariates[:, 0], metric)
         if outcomes is not None:
             spectra = [measured_spectrum(refit, outcomes, np.ones_like(values), found) for refit in found.refits]
             measured, source = max(noise_sums(found, spectra, 0)[0] / left, 0.0), "records"
+    if metric != "accuracy" and source != "records":
+        return unknown
     return InsideNoise(source=source, variance=measured * series.scale**2, most=most * series.scale**2)
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from oodles.stats import resample, residuals
 from oodles.stats.estimates import Estimate, Refit, inside_unit
-from oodles.stats.outcomes import Examples, Outcomes
+from oodles.stats.outcomes import MEASURED, Examples, Outcomes
 from oodles.stats.residuals import Ints
 from oodles.stats.splines import Array
 
@@ -77,13 +77,13 @@ def _noise_of(found: Estimate, records: Examples | None, which: int, metric: str
         spread=np.zeros((n_sets, n_sets)),
         items=0,
     )
-    if metric != "accuracy":
+    if metric not in MEASURED:
         return replace(nothing, caveats=(f"noise of finite test sets is not corrected for {metric}",))
     values, sizes = series.scores[:, which], series.sizes[:, which]
     slope = residuals.transform_slope(inside_unit(values, sizes, method), method)
     why: tuple[str, ...] = ()
     if records is not None:
-        outcomes, problem = records.outcomes(series, name, values)
+        outcomes, problem = records.outcomes(series, name, values, metric)
         if outcomes is not None and len(np.unique(outcomes.items)) < FEWEST_ITEMS:
             few = f"{name}: {len(np.unique(outcomes.items))} independent items are too few to measure its noise"
             return replace(nothing, caveats=(few,))
@@ -100,6 +100,8 @@ def _noise_of(found: Estimate, records: Examples | None, which: int, metric: str
                 caveats=(unknown,) if outcomes.strata is None else (),
             )
         why = (problem,)
+    if metric != "accuracy":
+        return replace(nothing, caveats=(*why, f"{name}: noise of {metric} is not known without records"))
     if np.isnan(sizes).any() or (sizes <= 0).any() or (values < 0).any() or (values > 1).any():
         return replace(nothing, caveats=(*why, f"{name}: noise is not known (needs n, and values in 0..1)"))
     variance = slope**2 * values * (1 - values) / sizes
@@ -282,11 +284,11 @@ def _items_per_stratum(strata: Ints, items: Ints) -> Ints:
     return np.bincount(pairs[:, 0]).astype(np.int64)
 
 
-def _stratum_means(correct: NDArray[np.int8], strata: Ints) -> Array:
-    """Share of correct answers, points x strata."""
+def _stratum_means(correct: NDArray[np.int8] | NDArray[np.float32], strata: Ints) -> Array:
+    """Share of correct answers, points x strata; of placements their mean."""
     order = np.argsort(strata, kind="stable")
     starts = np.flatnonzero(np.diff(strata[order], prepend=-1))
-    sums = np.add.reduceat(correct[:, order], starts, axis=1, dtype=np.int64)
+    sums = np.add.reduceat(correct[:, order], starts, axis=1, dtype=float)
     return np.asarray(sums / np.bincount(strata), dtype=float)
 
 
