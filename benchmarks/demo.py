@@ -197,9 +197,9 @@ def summary() -> str:
     early, lines = told()["analysed_early"], []
     for number in kept("second_round"):
         new = [seed for seed in seeds()[number] if seed not in early]
-        whole, rest = (_clear(analysed(number, without)) for without in ([], early))
-        lines.append(f"| {number} | {whole} | {rest} ({len(new)} runs) |")
-    head = ["| repetition | clear pairs, r and interval | without the runs analysed early |", "|---|---|---|"]
+        rest = int(pooled(analysed(number, early))["clear"].sum())
+        lines.append(f"| {number} | {_clear(analysed(number))} | {rest} ({len(new)} runs) |")
+    head = ["| repetition | clear pairs, r and interval | clear without the runs analysed early |", "|---|---|---|"]
     return "\n".join([*head, *lines]) + "\n" if lines else "None yet.\n"
 
 
@@ -262,7 +262,7 @@ def _pairs_told(analysis: Analysis) -> str:
         "pair",
         "r and interval",
         "p, over pairs",
-        "p, beyond in-domain noise, over all tests",
+        "p, beyond noise, over all tests",
         "clear",
         "caveats",
     )
