@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,10 +120,10 @@ def count() -> None:
     COUNTS.write_text(json.dumps({name: getattr(each, name) for name in kept}, indent=1) + "\n")
 
 
-def cost(runs: Sequence[Mapping[str, Any]]) -> str:
+def cost(study: Path) -> str:
     """What the finished runs cost, and what the published study's way of scoring would have cost."""
     counts, ratio = json.loads(COUNTS.read_text()), json.loads(RESULTS.read_text())["scoring"]["ratio_study"]
-    done = [float(run["seconds"]) / 60 for run in runs if run["status"] == "done" and run.get("seconds")]
+    done = [json.loads(file.read_text())["seconds"] / 60 for file in sorted(study.glob("runs/*/done.json"))]
     share = counts["computed_tokens"] / (counts["computed_tokens"] + 2 * counts["training_tokens"])
     longer = 1 + share * (ratio - 1)
     rows = [
@@ -137,8 +137,8 @@ def cost(runs: Sequence[Mapping[str, Any]]) -> str:
         f"| tokens trained on | {counts['training_tokens']:,} |",
         f"| arithmetic | {counts['arithmetic'] / 1e12:,.0f} TFLOP |",
         f"| share of evaluation (a trained token counts twice: backward, too) | {share:.0%} |",
-        f"| the same with the published study's way of scoring ({ratio:.1f} times the time, [benchmark](performance.md))"
-        f" | {longer:.1f} times the whole |",
+        f"| with the published study's way of scoring, {ratio:.1f} times the time ([benchmark](performance.md)) |"
+        f" {longer:.1f} times the whole |",
     ]
     return "\n".join(rows)
 
@@ -148,23 +148,19 @@ def blocks() -> dict[str, str]:
     accuracy, auc = oo.analyse(PACKED), oo.analyse(PACKED, metric="auc")
     with opened(PACKED) as study:
         table, records = oo.read_runs(study), oo.read_records(study)
+        known = {"levels": levels(table), "cost": cost(study)}
     records["correct"] = records["correct"].astype(float)
     said = "".join(f"> {v.sentence}\n\n" for v in accuracy.verdicts)
     by_auc = "".join(f"> By AUC: {v.sentence}\n\n" for v in auc.verdicts)
     if table["run"].nunique() < TESTABLE:
         waits = f"Fewer than {TESTABLE} runs are finished: the numbers follow when there is something to test."
-        return {
-            "levels": levels(table),
-            "cost": cost(accuracy.runs),
-            **dict.fromkeys(("verdict", "pooled", "run", "behaviour"), waits),
-        }
+        return {**known, **dict.fromkeys(("verdict", "pooled", "run", "behaviour"), waits)}
     return {
-        "levels": levels(table),
+        **known,
         "verdict": (said + by_auc).rstrip(),
         "pooled": pair_rows(accuracy, auc, "pooled"),
         "run": pair_rows(accuracy, auc, "run"),
         "behaviour": behaviour(accuracy, records),
-        "cost": cost(accuracy.runs),
     }
 
 
