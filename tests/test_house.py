@@ -27,7 +27,7 @@ ELSEWHERE = {  # module or package -> where it is tested instead, and why
     "api.records": "slices of records against slices of the table: test_slices",
     "show.numbers": "part of every golden table: test_tables",
     "show.suites": "what `oodles suites` and `oodles check` print: test_audit, test_nli",
-    "show.terminal": "what `oodles analyse` prints: test_cli",
+    "show.notebook": "what print() and Jupyter show: test_display",
     "stats.blur": "noise of the in-domain set: test_intervals",
     "stats.clusters": "what the claim compares: test_claim",
     "stats.effects": "random effects of the claim: test_claim",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oodles.cli.options import AnalysisOptions, AsJson, ImportOptions, Out, spread
-from oodles.cli.printing import note, print_json, tell, wide_console
+from oodles.cli.printing import narrow_console, note, print_json, tell
 from oodles.errors import ConfigError
 from oodles.runs.progress import say
 
@@ -30,6 +30,9 @@ def analyse(
     *,
     options: AnalysisOptions,
     files: ImportOptions,
+    caveats: Annotated[
+        bool, typer.Option("--caveats", help="Print all caveats, with the number of pairs they concern.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Partial correlations between OOD test sets, with intervals and caveats. No GPU, no torch.
@@ -56,7 +59,7 @@ def analyse(
     if as_json:
         print_json(_as_json(analysis))
     else:
-        render_terminal(analysis, wide_console())
+        render_terminal(analysis, narrow_console(), caveats=caveats)
 
 
 @spread
@@ -99,10 +102,7 @@ def analyse_paths(paths: list[Path], options: AnalysisOptions, files: ImportOpti
 
 
 def _as_json(analysis: Analysis) -> Any:
-    """The pairs; where more was asked, the pairs and the answers."""
-    pairs = json.loads(analysis.result.table.to_json(orient="records"))
-    if not analysis.answers:
-        return pairs
+    """Verdict, caveats, pairs, and what else was asked."""
     answers = {
         name: {
             "sentences": answer.sentences,
@@ -111,7 +111,13 @@ def _as_json(analysis: Analysis) -> Any:
         }
         for name, answer in analysis.answers.items()
     }
-    return {"correlations": pairs, "answers": answers}
+    return {
+        "verdict": analysis.verdict,
+        "verdicts": [asdict(verdict) for verdict in analysis.verdicts],
+        "caveats": list(analysis.result.caveats),
+        "pairs": json.loads(analysis.result.table.to_json(orient="records")),
+        "answers": answers,
+    }
 
 
 def _own_folder(paths: list[Path]) -> Path:

@@ -210,7 +210,7 @@ class Further:
 def _further(drawer: _Drawer, answer: Answer) -> Further:
     return Further(
         anchor=answer.name,
-        title=answers.TITLES[answer.name],
+        title=answers.title_of(answer),
         sentences=list(answer.sentences),
         caveats=list(answer.caveats),
         figures=[drawer.drawn_as(figure, label) for figure, label in answers.plot_answer(answer)],
@@ -253,15 +253,8 @@ def _section(drawer: _Drawer, verdict: Verdict, number: int) -> Section:
 
 def _caveats(pairs: pd.DataFrame, changes: pd.DataFrame, known: Sequence[str], most: int = 12) -> list[str]:
     """Each caveat once, with how many pairs it concerns; what the whole report says already is not repeated."""
-    names = {*pairs["a"], *pairs["b"]} if len(pairs) else set(changes["test_set"])
-    texts = tables.fold((c for frame in (pairs, changes) for row in frame["caveats"] for c in row), names)
-    concerned: dict[str, set[tuple[str, str]]] = {text: set() for text in texts.values()}
-    for pair in pairs.to_dict("records"):
-        for caveat in pair["caveats"]:
-            concerned[texts[caveat]].add((pair["a"], pair["b"]))
-    total = len({(p["a"], p["b"]) for p in pairs.to_dict("records")})
-    counts = {text: f" ({len(of)} of {total} pairs)" if 0 < len(of) < total else "" for text, of in concerned.items()}
-    lines = [text + count for text, count in counts.items() if text not in known]
+    common, own = tables.caveat_lines(pairs, changes)
+    lines = [line for line in [*common, *own] if line not in known]
     return lines if len(lines) <= most else [*lines[:most], f"and {len(lines) - most} more, beside their numbers"]
 
 

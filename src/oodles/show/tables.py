@@ -293,6 +293,21 @@ def _footnotes(caveats: pd.Series[Any], names: Collection[str] = ()) -> tuple[di
     return marks, [*(("", t) for t in ordered if t in everywhere), *((mark, t) for t, mark in letters.items())]
 
 
+def caveat_lines(pairs: pd.DataFrame, changes: pd.DataFrame | None = None) -> tuple[list[str], list[str]]:
+    """Each caveat once: those of all pairs (or of no pair), and the others with how many pairs they concern."""
+    changes = pairs[:0] if changes is None else changes
+    names = {*pairs["a"], *pairs["b"]} if len(pairs) else set(changes["test_set"])
+    texts = fold((c for frame in (pairs, changes) for row in frame["caveats"] for c in row), names)
+    concerned: dict[str, set[tuple[str, str]]] = {text: set() for text in texts.values()}
+    for pair in pairs.to_dict("records"):
+        for caveat in pair["caveats"]:
+            concerned[texts[caveat]].add((pair["a"], pair["b"]))
+    total = len({(p["a"], p["b"]) for p in pairs.to_dict("records")})
+    common = [text for text, of in concerned.items() if len(of) in (0, total)]
+    own = [f"{text} ({len(of)} of {total} pairs)" for text, of in concerned.items() if 0 < len(of) < total]
+    return common, own
+
+
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from oodles import __version__
+from oodles.display import Displayed
 from oodles.errors import DataError, StoreError, first_line, shown
 from oodles.files import read_frame
 from oodles.outputs import check_target, write_aside
@@ -33,7 +34,7 @@ from oodles.stats.questions import TABLES as ANSWER_TABLES
 from oodles.stats.questions import ask, read_answer, split
 from oodles.stats.questions import summary as answer_summary
 from oodles.stats.sensitivity import holding
-from oodles.stats.verdict import Verdict, verdicts
+from oodles.stats.verdict import Verdict, overall, verdicts
 
 SCHEMA = 1
 TABLES = ("correlations", "fits", "residuals", "changes", "table")
@@ -67,9 +68,9 @@ SCALARS = (bool, int, float, np.generic)
 SUMMARY, UNFINISHED = "results.json", ".results.part"  # written last; there until then
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
-class Analysis:
-    """Everything that follows from a long table."""
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True, repr=False)
+class Analysis(Displayed):
+    """Everything that follows from a long table; `print` shows a summary of it, and Jupyter its tables."""
 
     result: PartialCorrelations
     changes: pd.DataFrame
@@ -96,6 +97,11 @@ class Analysis:
     def robustness(self) -> pd.DataFrame:
         """Effective robustness: the residuals with their intervals."""
         return self.result.residuals
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a sentence; of several groups, whether it depends on the group, where that was asked."""
+        return overall(self.verdicts, self.claim)
 
     @property
     def claim(self) -> Answer | None:
