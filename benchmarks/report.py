@@ -1,6 +1,6 @@
 """The report of the study's grid: how long it takes to write, how large it is.
 
-    python -m benchmarks --only report
+python -m benchmarks --only report
 """
 
 from __future__ import annotations
@@ -68,6 +68,6 @@ def measure(say: Callable[[str], None] = print) -> dict[str, Any]:
 def markdown(found: dict[str, Any]) -> str:
     return (
         f"The report of the study's grid (144 runs x {STEPS} steps x 8 test sets, 16 groups, made-up scores) is written"
-        f" in {found['report']} s of one core, after {found['analysis']} s for the analysis and the claim across models;"
-        f" the file has {found['bytes'] / 1e6:.1f} MB.\n"
+        f" in {found['report']} s of one core, after {found['analysis']} s for the analysis and the claim across"
+        f" models; the file has {found['bytes'] / 1e6:.1f} MB.\n"
     )

@@ -106,8 +106,8 @@ def test_markdown_is_a_table_with_notes() -> None:
         r"| word\_order | R&amp;D 50 % | −0.20<sup>a</sup> | \[−0.32, −0.08\] | .400 |",
         "| news | R&amp;D 50 % | – | – | – |",
         "",
-        "9 runs, 54 steps in all. In-domain performance regressed out: linear. 95 % interval: jackknife. "
-        "Correlation: pearson.  ",
+        "9 runs, 54 points (a run at a step). In-domain performance regressed out by a straight line. "
+        "95 % interval: jackknife over runs. Correlation: Pearson.  ",
         "3 runs: descriptive  ",
         "<sup>a</sup> R&amp;D: in-domain explains 97 %",
     ]
@@ -123,8 +123,8 @@ def test_empty_columns_are_left_out_and_the_full_sheet_has_the_rest() -> None:
     assert [c.title for c in pairs_sheet(few, full=True).columns] == ["test set", "test set", "r", "interval"]
     many = make_result(make_pair("x", "y", 0.5, r_corrected=0.61))
     titles = [c.title for c in pairs_sheet(many, full=True).columns]
-    assert titles[2:] == ["r", "interval", "p", "p (Holm)", "p (BH)", "r corrected"]
-    assert [c.text for c in pairs_sheet(many, full=True).rows[0]][4:] == [".200", ".400", ".300", "+0.61"]
+    assert titles[2:] == ["r", "interval", "p", "p (Holm)", "r corrected"]
+    assert [c.text for c in pairs_sheet(many, full=True).rows[0]][4:] == [".200", ".400", "+0.61"]
 
 
 def test_groups_and_counts_get_columns_only_where_they_differ() -> None:

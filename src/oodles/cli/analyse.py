@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,9 +71,15 @@ def report(
     *,
     options: AnalysisOptions,
     files: ImportOptions,
+    full: Annotated[
+        bool, typer.Option("--full", help="Ask every further question: windows, redundancy, stability, skill.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write one self-contained HTML report: verdict, trajectories, correlations, how to read it, what was run.
+    """Write one self-contained HTML report: the answer, figures to look closer, tables, what was run.
+
+    Beside correlations it asks whether they depend on the model, where there are several, and whether conclusions
+    survive other choices. Results that oodles analyse --out wrote are shown as they are.
 
     Examples:
         oodles report runs/quick
@@ -84,7 +90,7 @@ def report(
 
     target = out or (_own_folder(paths) / "report.html")
     check_report(target)  # before the work
-    written = write_report(analyse_paths(paths, options, files), target)
+    written = write_report(analyse_paths(paths, _asking(paths, options, full=full), files), target)
     if as_json:
         print_json({"report": str(written)})
     else:
@@ -99,6 +105,18 @@ def analyse_paths(paths: list[Path], options: AnalysisOptions, files: ImportOpti
     analysis = analyse_source(paths, **{**asdict(options), **about, "by": _groups(options.by)})
     note(analysis.notes)
     return analysis
+
+
+def _asking(paths: list[Path], options: AnalysisOptions, *, full: bool) -> AnalysisOptions:
+    """A report asks more than was named: across models, and other choices. Results on disk are shown as they are."""
+    from oodles.stats.analysis import SUMMARY
+    from oodles.stats.questions import AUTO
+
+    if len(paths) == 1 and (paths[0] / SUMMARY).is_file():
+        return options
+    more: dict[str, Any] = {"sensitivity": True if options.sensitivity is None else options.sensitivity}
+    more |= dict.fromkeys(("windows", "redundancy", "stability", "skill"), True) if full else {}
+    return replace(options, across=options.across or [AUTO], **more)
 
 
 def _as_json(analysis: Analysis) -> Any:

@@ -15,7 +15,7 @@ from rich.text import Text
 from oodles.errors import plain
 from oodles.show import answers
 from oodles.show.numbers import MISSING, p_value, signed
-from oodles.show.tables import caveat_lines
+from oodles.show.tables import caveat_lines, first_way, groups_sheet
 from oodles.stats.analysis import Analysis
 from oodles.stats.cautions import raw_matters
 from oodles.stats.resample import DESCRIPTIVE
@@ -77,38 +77,15 @@ def _print_overall(analysis: Analysis, groups: Sequence[tuple[Verdict, pd.DataFr
     """The claim, where it was asked, and a line per group."""
     console.print(_sentence(analysis.verdict))
     console.print()
+    sheet = groups_sheet(analysis.result, [verdict for verdict, _ in groups])
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
-    table.add_column("group", overflow="fold")
-    table.add_column("answer")
-    for name in ("up", "down", "doubt", "open", "runs"):
-        table.add_column(name, justify="right")
-    for verdict, rows in groups:
-        first = rows[rows["within"] == _first_way(rows)]
-        up, down, doubt, open_ = _counts(first)
-        head = "Open" if verdict.descriptive else plain(verdict.sentence).partition(":")[0]
-        table.add_row(Text(_label(verdict)), Text(head), *map(str, (up, down, doubt, open_, verdict.n_runs)))
+    for column in sheet.columns:
+        table.add_column(column.title, justify="right" if column.number else "left", overflow="fold")
+    for row in sheet.rows:
+        table.add_row(*(Text(plain(cell.text)) for cell in row))
     console.print(table)
-    way = WAYS[_first_way(analysis.result.table)]
-    told = f"{way}; up, down: pairs that clearly rise together or move apart"
-    console.print(Text(f"{told} (signs only where descriptive)", style="dim"))
+    console.print(Text(f"pairs, {WAYS[first_way(analysis.result.table)]}; signs only where not tested", style="dim"))
     console.print()
-
-
-def _first_way(rows: pd.DataFrame) -> str:
-    """The way of pooling that the verdict summarises."""
-    ways = [str(way) for way in dict.fromkeys(rows["within"])]
-    return "pooled" if "pooled" in ways else ways[0]
-
-
-def _counts(pairs: pd.DataFrame) -> tuple[int, int, int, int]:
-    """Pairs that are up, down, in doubt and open, as the verdict counts them; signs where nothing was tested."""
-    r = pairs["r"]
-    if (pairs["n_units"] < DESCRIPTIVE).all():
-        return int((r > 0).sum()), int((r < 0).sum()), 0, int(r.isna().sum())
-    clear = pairs["clear"].astype(bool)
-    doubt = ~clear & (pairs["doubt"].astype(str) != "") & ((pairs["p_holm"] < 0.05) | (pairs["p_said"] < 0.05))
-    counts = (int((clear & (r > 0)).sum()), int((clear & (r < 0)).sum()), int(doubt.sum()))
-    return *counts, len(pairs) - sum(counts)
 
 
 def _print_matrix(groups: Sequence[tuple[Verdict, pd.DataFrame]], way: str, console: Console) -> None:

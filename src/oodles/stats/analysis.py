@@ -31,7 +31,7 @@ from oodles.stats.longtable import as_names, check_table, disarmed
 from oodles.stats.outcomes import Examples
 from oodles.stats.questions import SHAPE as ANSWERS
 from oodles.stats.questions import TABLES as ANSWER_TABLES
-from oodles.stats.questions import ask, read_answer, split
+from oodles.stats.questions import ask, read_answer, settle_across, split
 from oodles.stats.questions import summary as answer_summary
 from oodles.stats.sensitivity import holding
 from oodles.stats.verdict import Verdict, overall, verdicts
@@ -130,6 +130,7 @@ def analyse_table(table: pd.DataFrame, records: pd.DataFrame | Examples | None =
     result = partial_correlations(table, records, **options)
     shared = {name: options[name] for name in SHARED if name in options}
     checked, _ = check_table(table, in_domain=options.get("in_domain"))
+    asked = settle_across(asked, result.table)
     answers = ask(checked, records, result.settings, asked)
     told = verdicts(result)
     if "sensitivity" in answers:
