@@ -26,7 +26,7 @@ TESTABLE = 5  # runs
 COUNTS = ROOT / "studies" / "smollm2-nli" / "counts.json"
 STUDY = COUNTS.with_name("snli.toml")
 RESULTS = ROOT / "benchmarks" / "results.json"
-PACKED = ROOT / "studies" / "smollm2-nli" / "snli.oodles.zip"
+PACKED = ROOT / "src" / "oodles" / "api" / "published" / "smollm2-nli.oodles.zip"
 
 
 def pair_rows(accuracy: Analysis, auc: Analysis, within: str) -> str:
