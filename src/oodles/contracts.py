@@ -19,6 +19,8 @@ Role = Literal["in_domain", "ood", "other"]  # other: shown but not correlated (
 Precision = Literal["auto", "fp32", "bf16", "fp16"]  # auto: the dtype the weights are published in, see model/load.py
 
 TrackerName = Literal["wandb", "tensorboard", "trackio", "mlflow"]
+EngineName = Literal["single", "ddp", "fsdp2", "zero2", "zero3"]  # how the processes of a run share its work
+DeviceMap = Literal["auto"]  # how accelerate places a model on the devices of one process
 
 SHOTS = "shots"  # the name under which a run's own shots are evaluated
 IDENTITY_VERSION = 3  # first part of every run id; raise it when the meaning of a run id changes
@@ -463,6 +465,9 @@ class Study:
     slurm: Slurm = field(default_factory=Slurm)
     report_to: tuple[TrackerName, ...] | None = None  # None: wandb, where it is set up
     run: str = ""  # the name of the only run; empty: as the grid names it
+    engine: EngineName = "single"
+    processes: int | None = None  # that make a run together; None: one per GPU
+    device_map: DeviceMap | None = None  # engine single only
 
 
 def role_of(test_set: str, train_set: str) -> Role:
