@@ -20,7 +20,6 @@ Precision = Literal["auto", "fp32", "bf16", "fp16"]  # auto: the dtype the weigh
 
 TrackerName = Literal["wandb", "tensorboard", "trackio", "mlflow"]
 EngineName = Literal["single", "ddp", "fsdp2", "zero2", "zero3"]  # how the processes of a run share its work
-DeviceMap = Literal["auto"]  # how accelerate places a model on the devices of one process
 
 SHOTS = "shots"  # the name under which a run's own shots are evaluated
 IDENTITY_VERSION = 3  # first part of every run id; raise it when the meaning of a run id changes
@@ -467,7 +466,6 @@ class Study:
     run: str = ""  # the name of the only run; empty: as the grid names it
     engine: EngineName = "single"
     processes: int | None = None  # that make a run together; None: one per GPU
-    device_map: DeviceMap | None = None  # engine single only
 
 
 def role_of(test_set: str, train_set: str) -> Role:

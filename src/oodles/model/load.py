@@ -158,11 +158,11 @@ def load_tokenizer(spec: ModelSpec) -> Any:
 
 
 def load_model(
-    spec: ModelSpec, precision: Precision = "auto", device: Literal["cpu", "meta"] | None = None
+    spec: ModelSpec, precision: Precision = "auto", device: Literal["cpu", "meta", "auto"] | None = None
 ) -> torch.nn.Module:
     """Load the base model in the requested precision, on the best available device unless one is given.
 
-    On the meta device it has no weights.
+    On the meta device it has no weights; `auto` lets accelerate spread it over all devices of this process.
     """
     require_training("loading a model")
     import torch
@@ -172,6 +172,8 @@ def load_model(
     if device == "meta":
         with torch.device("meta"):
             return AutoModelForCausalLM.from_config(load_config(spec), dtype=dtype).eval()
+    if device == "auto":
+        return _from_pretrained(AutoModelForCausalLM, spec, dtype=dtype, use_safetensors=True, device_map="auto")
     model = _from_pretrained(AutoModelForCausalLM, spec, dtype=dtype, use_safetensors=True)
     return model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 

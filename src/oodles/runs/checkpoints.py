@@ -80,6 +80,7 @@ class ScoringJob:
     rendered: Sequence[Rendered]
     in_domain: str
     evaluation: Evaluation
+    spread: bool = False  # over all devices of this process
 
     def missing(self) -> list[tuple[Checkpoint, list[Rendered]]]:
         """Return the sets that are not committed yet, by checkpoint."""
@@ -165,6 +166,7 @@ def score_model(
     evaluation: Evaluation | None = None,
     precision: Precision = "auto",
     allow: Sequence[str] = (),
+    spread: bool = False,
 ) -> Scored:
     """Score a suite with a model at one or several steps, into the run folder `<out>/runs/<run>`."""
     evaluation = _with_in_domain(evaluation or Evaluation(), in_domain)
@@ -194,6 +196,7 @@ def score_model(
         rendered=rendered,
         in_domain=in_domain,
         evaluation=evaluation,
+        spread=spread,
     )
     check_folder(study, SCORES, suite.name)  # before anything is written, including a lock
     with _no_new_folders(study), holding(folder.lock), staying(out), _left_as_it_was(folder):
@@ -256,7 +259,13 @@ def _no_new_folders(study: StudyFolder) -> Iterator[None]:
 
 
 def add_test_sets(
-    root: Path, suite: Suite, names: Sequence[str], *, limit: int | None = None, batch_tokens: int | None = None
+    root: Path,
+    suite: Suite,
+    names: Sequence[str],
+    *,
+    limit: int | None = None,
+    batch_tokens: int | None = None,
+    spread: bool = False,
 ) -> tuple[Scored, ...]:
     """Score more test sets for the finished runs of a study, from their kept adapters."""
     check_slices(suite, tuple(names))
@@ -281,6 +290,7 @@ def add_test_sets(
                 rendered=rendered,
                 in_domain=spec.train_set,
                 evaluation=evaluation,
+                spread=spread,
             )
             with Progress(scoring.characters(), folder.name) as progress:
                 scored.append(score_missing(scoring, show_on(progress)))
@@ -380,11 +390,8 @@ def score_missing(scoring: ScoringJob, listener: Listener, ranks: Ranks = ALONE,
     )
     evaluator.recall()
     broken = []
-    with (
-        _loaded(scoring.model, scoring.precision)
-        if lora is None or ranks.engine != "fsdp2"
-        else _sharded(scoring, ranks, lora) as load
-    ):
+    sharded = lora is not None and ranks.engine == "fsdp2"
+    with _sharded(scoring, ranks, lora or Lora()) if sharded else _loaded(scoring) as load:
         for checkpoint, _ in todo:
             evaluator.tell(doing=f"{folder.name} step {checkpoint.step}")
             try:
@@ -407,17 +414,18 @@ def _score(
 
 
 @contextmanager
-def _loaded(model: ModelSpec, precision: Precision) -> Iterator[Callable[[Checkpoint], torch.nn.Module]]:
+def _loaded(scoring: ScoringJob) -> Iterator[Callable[[Checkpoint], torch.nn.Module]]:
     """Yield a function that returns the model at a checkpoint; the base is loaded once, and adapters are swapped.
 
     Only one model is in memory at a time: the current one is released before another is loaded.
     """
     state: dict[str, Any] = {}
+    model, precision = scoring.model, scoring.precision
 
     def load_alone(spec: ModelSpec) -> torch.nn.Module:
         state.clear()
         free_memory()
-        return load_model(spec, precision)
+        return load_model(spec, precision, "auto" if scoring.spread else None)
 
     def load(checkpoint: Checkpoint) -> torch.nn.Module:
         if checkpoint.path is not None and not checkpoint.is_adapter:

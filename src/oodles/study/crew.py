@@ -92,7 +92,7 @@ def seat_in_job(study: Study, root: Path) -> Seat | None:
         size=check_share(study, int(tasks)),
         local=int(told.get("SLURM_LOCALID", "0")),
         meeting=StudyFolder(root.absolute()).slurm / name,
-        host="",
+        host="127.0.0.1" if told.get("SLURM_STEP_NUM_NODES", "1") == "1" else "",
     )
     _settle(seat)
     return seat

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from oodles.contracts import (
-    DeviceMap,
     EngineName,
     Evaluation,
     Lora,
@@ -72,7 +71,6 @@ class _File:
     report_to: Literal["none"] | TrackerName | tuple[TrackerName, ...] | None = None
     engine: EngineName = "single"
     processes: int | None = None
-    device_map: DeviceMap | None = None
 
 
 def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
@@ -124,7 +122,6 @@ def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
         run=grid.run,
         engine=file.engine,
         processes=file.processes,
-        device_map=file.device_map,
     )
 
 
@@ -247,10 +244,6 @@ def _check_engine(file: _File, where: str) -> None:
         (
             processes is None or processes > 1,
             f'processes is {processes}, expected at least 2: with one, engine "{engine}" would be "single"',
-        ),
-        (
-            file.device_map is None,
-            f'device_map is "{file.device_map}", which spreads a model in one process; leave it out with "{engine}"',
         ),
         (
             processes is None or train.batch_size >= processes,

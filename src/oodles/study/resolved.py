@@ -72,7 +72,6 @@ def _text(grid: Grid, study: Study, models: list[ModelSpec], what: str) -> str:
         "report_to": "none" if study.report_to == () else study.report_to,
         "engine": None if study.engine == "single" else study.engine,
         "processes": study.processes,
-        "device_map": study.device_map,
     }
     seeds = study.data_seeds
     axes = {
