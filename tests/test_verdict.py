@@ -157,4 +157,4 @@ def test_names_may_hold_braces():
     table = simulated(runs=9, rho=0.9, level=0.0)
     table["test_set"] = table["test_set"].replace("hans", "{premise} {} {7}")
     (verdict,) = verdicts(partial_correlations(table))
-    assert "{premise} {} {7} ~ " in verdict.sentence
+    assert "paws ~ {premise} {} {7}" in verdict.sentence

@@ -54,7 +54,7 @@ def _joined(sheet: Sheet) -> Sheet:
     if at is None:
         return sheet
     rows = [
-        (*row[:at], replace(row[at], text=f"{row[at].text} ~ {row[at + 1].text}"), *row[at + 2 :]) for row in sheet.rows
+        (*row[:at], replace(row[at], text=f"{row[at].text} – {row[at + 1].text}"), *row[at + 2 :]) for row in sheet.rows
     ]
     columns = (*sheet.columns[:at], replace(sheet.columns[at], title="pair"), *sheet.columns[at + 2 :])
     return replace(sheet, columns=columns, rows=tuple(rows))
