@@ -64,6 +64,7 @@ bench: setup-dev build/oracles       ## benchmarks, into benchmarks/results.json
 	$(BIN)/python -m benchmarks --only training
 	$(BIN)/python -m benchmarks --only grid
 	$(BIN)/python -m benchmarks --only stored
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks --only report
 	$(BIN)/python -m benchmarks --only imports
 
 lint: setup-dev        ## ruff and mypy

@@ -25,6 +25,7 @@ ELSEWHERE = {  # module or package -> where it is tested instead, and why
     "show.answers": "figures and sentences of further questions: test_claim, test_further, test_sensitivity",
     "api.analyse": "tested as Python users call it: test_api",
     "api.records": "slices of records against slices of the table: test_slices",
+    "show.latex": "tables that fit a column: test_assets",
     "show.data": "the page's data: test_report, test_page",
     "show.words": "notes and methods: test_tables, test_report",
     "show.numbers": "part of every golden table: test_tables",

@@ -232,3 +232,32 @@ def test_names_from_data_do_nothing(browser: Browser, tmp_path: Path) -> None:
     )
     assert not re.search(r"(?<!\d)49(?!\d)", page.evaluate("document.querySelector('[data-control=pair]').textContent"))
     page.close()
+
+
+PICTURES = {  # of docs/reading-a-report.md and README.md: what is looked at, and how high
+    "bert-hans": ("#verdict", 0, 760),
+    "report-pair": ("#explore", 10, 900),
+    "report-network": ("#network", 130, 620),
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_pictures_of_the_docs_are_of_this_report(browser: Browser, hans: tuple[Analysis, Path], name: str) -> None:
+    """Made into build/screenshots; `OODLES_PICTURES=1` puts them into docs/."""
+    selector, above, height = PICTURES[name]
+    page = browser.open(hans[1], height=height)
+    page.evaluate(
+        f"document.documentElement.style.scrollBehavior = 'auto'; const e = document.querySelector('{selector}');"
+        f" scrollTo(0, '{selector}' === '#verdict' ? 0 : e.getBoundingClientRect().top + scrollY - {above});"
+    )
+    made = page.screenshot(SHOTS / f"{name}.png", whole=False)
+    docs = Path(__file__).parent.parent / "docs" / made.name
+    if os.environ.get("OODLES_PICTURES"):
+        docs.write_bytes(made.read_bytes())
+    assert size_of(docs) == size_of(made) == (1280, height)
+    page.close()
+
+
+def size_of(png: Path) -> tuple[int, int]:
+    head = png.read_bytes()[16:24]
+    return int.from_bytes(head[:4], "big"), int.from_bytes(head[4:], "big")

@@ -151,3 +151,10 @@ def test_a_pair_that_is_perfect_without_noise_is_clear_and_not_open():
     (verdict,) = verdicts(result)
     assert "all 0 tests" not in verdict.sentence
     assert bool(row["clear"]) == ("1 rise together" in verdict.sentence)
+
+
+def test_names_may_hold_braces():
+    table = simulated(runs=9, rho=0.9, level=0.0)
+    table["test_set"] = table["test_set"].replace("hans", "{premise} {} {7}")
+    (verdict,) = verdicts(partial_correlations(table))
+    assert "paws ~ {premise} {} {7}" in verdict.sentence

@@ -71,6 +71,10 @@ def report(
     *,
     options: AnalysisOptions,
     files: ImportOptions,
+    assets: Annotated[
+        Path | None,
+        typer.Option("--assets", metavar="DIR", help="Also write every figure and table for a paper into this folder."),
+    ] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Ask every further question: windows, redundancy, stability, skill.")
     ] = False,
@@ -86,15 +90,20 @@ def report(
         oodles report scores.csv --in-domain mnli --by none --out report.html
         oodles report results
     """
+    from oodles.show.assets import write_assets
     from oodles.show.report import check_report, write_report
 
     target = out or (_own_folder(paths) / "report.html")
     check_report(target)  # before the work
-    written = write_report(analyse_paths(paths, _asking(paths, options, full=full), files), target)
+    analysis = analyse_paths(paths, _asking(paths, options, full=full), files)
+    made = [] if assets is None else write_assets(analysis, assets)
+    written = write_report(analysis, target)
     if as_json:
-        print_json({"report": str(written)})
-    else:
-        tell(str(written))
+        print_json({"report": str(written), "assets": [str(path) for path in made]})
+        return
+    tell(str(written))
+    if assets is not None:
+        tell(f"{assets}: {len(made)} files; README.tex shows them all")
 
 
 def analyse_paths(paths: list[Path], options: AnalysisOptions, files: ImportOptions) -> Analysis:

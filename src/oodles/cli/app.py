@@ -15,6 +15,7 @@ from rich.markup import escape
 from oodles import __version__
 from oodles.cli.analyse import analyse, report
 from oodles.cli.cluster import cancel
+from oodles.cli.compare import compare
 from oodles.cli.export import export
 from oodles.cli.findings import findings
 from oodles.cli.imports import import_
@@ -41,7 +42,7 @@ VERBS: dict[str, list[Callable[..., None]]] = {
     "Try it": [demo, findings],
     "Prepare": [suites, models, fetch, check, plan],
     "Run": [run, status, cancel, score],
-    "Read the results": [analyse, report, import_, export, pack],
+    "Read the results": [analyse, report, compare, import_, export, pack],
 }
 
 

@@ -46,7 +46,7 @@ def readable(text: str) -> str:
     >>> readable("accuracies in 0..1")
     'accuracies in 0 to 1'
     """
-    return re.sub(r"(?<=\d)\.\.(?=[\d+−-])", " to ", text)
+    return re.sub(r"(?<=\d)\.\.(?=[\d+−-])", " to ", text).replace("r_corrected", "the corrected r")
 
 
 def methods(table: pd.DataFrame, settings: Mapping[str, Any]) -> str:

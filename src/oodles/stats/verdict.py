@@ -130,8 +130,8 @@ class _Counts:
     def told(self) -> str:
         if not self.tested:
             return "none could be tested"
-        up, down = (f"{len(one)}{{}}{_named(one)}" for one in (self.up, self.down))
-        counts = f"{up.format(' rise together')}, {down.format(' move apart')}"
+        up, down = (len(names) for names in (self.up, self.down))
+        counts = f"{up} rise together{_named(self.up)}, {down} move apart{_named(self.down)}"
         for why, names in self.doubted.items():
             counts += f", {len(names)}{_named(names)} may be due to {DUE[why]}"
         return f"{counts} and {self.open_} cannot be told from no relation"

@@ -175,11 +175,12 @@
       stroke: (p) => p.r > 0 ? "#2166ac" : "#b2182b", strokeWidth: (p) => 0.5 + 9 * Math.abs(p.r), strokeOpacity: dash ? 0.35 : 0.85,
       strokeDasharray: dash ? "5,5" : null, title: told, className: dash ? "m-open" : "m-settled" });
     const svg = Plot.plot({
-      width, height: width * 0.8, axis: null, margin: 64, x: { domain: [-1.05, 1.05] }, y: { domain: [1.05, -1.05] }, color: { type: "identity" },
+      width, height: width * 0.72, axis: null, marginTop: 30, marginBottom: 30, marginLeft: Math.min(150, width * 0.3), marginRight: Math.min(150, width * 0.3), x: { domain: [-1.05, 1.05] }, y: { domain: [1.05, -1.05] }, color: { type: "identity" },
       marks: [
         link(edges.filter(coversZero), true), link(edges.filter((p) => !coversZero(p)), false),
         Plot.dot(sets, { x: (s) => at.get(s)[0], y: (s) => at.get(s)[1], r: 6, fill: colour, stroke: "var(--paper)" }),
-        Plot.text(sets, { x: (s) => 1.1 * at.get(s)[0], y: (s) => 1.13 * at.get(s)[1], text: (s) => short(s), fontSize: 11, fill: "currentColor", clip: false }),
+        ...[["start", 10, (x) => x > 0.2], ["end", -10, (x) => x < -0.2], ["middle", 0, (x) => Math.abs(x) <= 0.2]].map(([anchor, dx, side]) =>
+          Plot.text(sets.filter((s) => side(at.get(s)[0])), { x: (s) => at.get(s)[0], y: (s) => (anchor === "middle" ? 1.16 : 1) * at.get(s)[1], dx, textAnchor: anchor, text: (s) => short(s, 24), fontSize: 11, fill: "currentColor" })),
       ],
     });
     const up = edges.filter((p) => p.r > 0).length;

@@ -1,0 +1,40 @@
+"""oodles compare: did anything change between two studies?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oodles.cli.options import AnalysisOptions, AsJson, spread
+from oodles.cli.printing import narrow_console, print_json
+
+
+@spread
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="A", help="Results, a study's folder, a table or a finding.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Another one, of the same test sets.")],
+    *,
+    options: AnalysisOptions,
+    as_json: AsJson = False,
+) -> None:
+    """Which pairs of test sets changed from study A to study B, beyond noise or not.
+
+    Examples:
+        oodles compare results/first-recipe results/second-recipe
+        oodles compare runs/seeds-0-9 runs/seeds-10-19 --method linear
+    """
+    import json
+
+    from oodles.api.compare import compare as compare_studies
+    from oodles.show.answers import print_answers
+
+    given = {name: value for name, value in asdict(options).items() if value is not None and name != "across"}
+    answer = compare_studies(first, second, **given)
+    if as_json:
+        frames = {name: json.loads(frame.to_json(orient="records")) for name, frame in answer.tables.items()}
+        print_json({"sentences": answer.sentences, "caveats": answer.caveats, **frames})
+    else:
+        print_answers({"claim": answer}, narrow_console())

@@ -1,0 +1,90 @@
+"""Figures and tables for a paper: stable names, embedded fonts, the results' numbers, LaTeX that compiles and fits."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import oodles as oo
+from oodles.errors import StoreError
+from oodles.show.assets import slug, write_assets
+from oodles.show.numbers import p_value, signed
+from oodles.stats.analysis import Analysis, analyse_table
+from test_correlate import simulated
+
+LATEX = shutil.which("pdflatex")
+ODD = "a_b%&#$^~\\{}<script>=cmd|'x"
+
+
+@pytest.fixture(scope="module")
+def hans(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
+    analysis, folder = oo.analyse("bert-hans"), tmp_path_factory.mktemp("assets")
+    write_assets(analysis, folder)
+    return analysis, folder
+
+
+def several() -> Analysis:
+    tables = []
+    for i in range(2):
+        table = simulated(runs=6, seed=i, rho=0.9).assign(model=f"model_{i}")
+        tables.append(table.assign(run=table["model"] + table["run"], test_set=table["test_set"].replace("hans", ODD)))
+    return analyse_table(pd.concat(tables), method="linear")
+
+
+def test_names_are_stable(hans: tuple[Analysis, Path]) -> None:
+    names = {path.name for path in hans[1].iterdir()}
+    figures = {
+        f"{name}.{kind}" for name in ("correlations-pooled", "network-pooled", "fits") for kind in ("pdf", "svg", "png")
+    }
+    tables = {f"{name}-{form}.tex" for name in ("pairs-pooled", "r2", "final-accuracy") for form in ("column", "text")}
+    assert figures | tables | {"correlations.csv", "fits.csv", "README.tex"} <= names
+    assert slug("A b/c") == "a-b-c"
+
+
+def test_numbers_in_latex_and_csv_are_those_of_the_results(hans: tuple[Analysis, Path]) -> None:
+    analysis, folder = hans
+    read = pd.read_csv(folder / "correlations.csv")
+    pd.testing.assert_series_equal(read["r"], analysis.result.table["r"].reset_index(drop=True), rtol=1e-12)
+    lines = [line for line in (folder / "pairs-pooled-column.tex").read_text().splitlines() if "tabularnewline" in line]
+    assert len(lines) == len(analysis.result.table)
+    for line, row in zip(lines, analysis.result.table.to_dict("records"), strict=True):
+        shown = line.replace("$-$", "−").replace("{[}", "[").replace("{]}", "]").replace(r"\textless{}", "<")
+        assert re.search(rf"& {re.escape(signed(row['r']))}(\\textsuperscript.*)? &", shown)
+        assert f"[{signed(row['low'])}, {signed(row['high'])}]" in shown
+        assert f"& {p_value(row['p_said'])} " in shown
+
+
+def test_fonts_are_embedded_and_none_is_type_3(hans: tuple[Analysis, Path]) -> None:
+    for path in hans[1].glob("*.pdf"):
+        content = path.read_bytes()
+        assert b"/Type3" not in content
+        assert b"/FontFile2" in content
+
+
+def test_other_files_are_not_replaced(hans: tuple[Analysis, Path], tmp_path: Path) -> None:
+    write_assets(hans[0], hans[1])  # its own may be
+    (tmp_path / "fits.csv").write_text("mine")
+    with pytest.raises(StoreError, match=r"fits\.csv"):
+        write_assets(hans[0], tmp_path)
+    assert (tmp_path / "fits.csv").read_text() == "mine"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(LATEX is None and not os.environ.get("OODLES_NO_SKIP"), reason="no pdflatex here")
+@pytest.mark.parametrize("which", ["hans", "several"])
+def test_all_of_it_compiles_and_fits_its_width(which: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    if which == "several":
+        write_assets(several(), folder := tmp_path)
+    else:
+        folder = request.getfixturevalue("hans")[1]
+    command = [str(LATEX), "-interaction=nonstopmode", "-halt-on-error", "README.tex"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    wide = [float(points) for points in re.findall(r"Overfull \\hbox \(([\d.]+)pt too wide", done.stdout)]
+    assert [points for points in wide if points > 3] == []

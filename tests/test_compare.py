@@ -1,0 +1,65 @@
+"""Two studies: a change beyond noise is found, seeds alone are none, and what cannot be compared says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from conftest import oodles
+from oodles.api.compare import compare
+from oodles.errors import ConfigError, DataError
+from test_correlate import simulated
+
+SETS = ("mnli", "hans", "paws")
+
+
+def written(path: Path, rho: float, seed: int, flip: bool = False) -> Path:
+    table = simulated(runs=12, steps=12, rho=rho, seed=seed, sets=SETS, n=100_000, level=0.0)
+    if flip:
+        is_paws = table["test_set"] == "paws"
+        table["value"] = table["value"].where(~is_paws, 1.2 - table["value"])
+    table.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("studies")
+    return {
+        "first": written(folder / "first.csv", 0.6, 0),
+        "again": written(folder / "again.csv", 0.6, 1),
+        "other": written(folder / "other.csv", 0.6, 2, flip=True),
+    }
+
+
+def test_a_pair_that_turns_is_found_and_other_seeds_are_no_change(studies: dict[str, Path]) -> None:
+    changed = compare(studies["first"], studies["other"], method="linear")
+    assert changed.sentences[0].startswith("Depends on the study: yes.")
+    assert "hans ~ paws" in changed.sentences[0]
+    same = compare(studies["first"], studies["again"], method="linear")
+    assert "no difference" in same.sentences[0]
+    levels = same.tables["claim_levels"]
+    assert set(levels["level"]) == {"first", "again"}
+
+
+def test_the_command(studies: dict[str, Path]) -> None:
+    done = oodles("compare", studies["first"], studies["other"], "--method", "linear")
+    assert done.returncode == 0, done.stderr
+    assert "Does it depend on the study?" in done.stdout
+    found = json.loads(oodles("compare", studies["first"], studies["other"], "--method", "linear", "--json").stdout)
+    assert set(found) == {"sentences", "caveats", "claim", "claim_levels"}
+    assert "12 runs have the same name in both" in found["caveats"][0]
+
+
+def test_what_cannot_be_compared_says_so(studies: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="given twice"):
+        compare(studies["first"], studies["first"])
+    table = pd.read_csv(studies["again"])
+    table.assign(model="another").to_csv(tmp_path / "another.csv", index=False)
+    with pytest.raises(DataError, match=r"no group is in both \(m, mnli; another, mnli\)"):
+        compare(studies["first"], tmp_path / "another.csv")
+    done = oodles("compare", studies["first"], tmp_path / "gone.csv")
+    assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1)
