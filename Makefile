@@ -30,8 +30,8 @@ test: setup-dev lint   ## lint, types and tests, on all cores
 	$(BIN)/oodles fetch tiny-llama-untrained
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
-test-all: test         ## and the tests that take their time: several processes, faults, memory, examples and pages that train
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
+test-all: test build/oracles   ## and the tests that take their time: several processes, faults, memory, examples and pages that train
+	OMP_NUM_THREADS=1 PYTHONPATH=build/oracles $(BIN)/python -m pytest -m slow --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test-long: setup-dev build/oracles   ## campaigns too long for every day (some hours); their figures go into docs/
 	$(BIN)/oodles fetch $(MODEL)
