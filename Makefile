@@ -60,6 +60,7 @@ bench: setup-dev build/oracles       ## benchmarks, into benchmarks/results.json
 	$(BIN)/python -m benchmarks --only grid
 	$(BIN)/python -m benchmarks --only stored
 	$(BIN)/python -m benchmarks --only imports
+	PYTHONPATH=build/oracles $(BIN)/python -m benchmarks --only tasks
 
 lint: setup-dev        ## ruff and mypy
 	$(BIN)/ruff check .
