@@ -106,7 +106,7 @@ def test_checkpoints_become_a_trajectory(trained: Path, tmp_path: Path) -> None:
     assert oodles(*arguments, "--in-domain", "home", "--run", "second", "--out", out).returncode == 0
     analysed = oodles("analyse", out, "--json")
     assert analysed.returncode == 0, analysed.stderr
-    assert {r["n_runs"] for r in json.loads(analysed.stdout)} == {2}
+    assert {r["n_runs"] for r in json.loads(analysed.stdout)["pairs"]} == {2}
 
 
 def test_a_broken_adapter_among_good_ones_is_named_and_the_others_are_scored(trained: Path, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_set_added_later_equals_one_that_was_there_from_the_start(trained: Pat
     assert "0 evaluations scored" in oodles(*arguments).stdout
     assert "late/kind=u" not in set(table["test_set"])
     more = oodles("analyse", tmp_path / "three", "--test-set", "late/u", "--test-set", "far", "--json")
-    assert {(r["a"], r["b"]) for r in json.loads(more.stdout)} == {("far", "late/u")}
+    assert {(r["a"], r["b"]) for r in json.loads(more.stdout)["pairs"]} == {("far", "late/u")}
 
 
 def test_a_study_remembers_where_its_suite_is(trained: Path, tmp_path: Path) -> None:

@@ -119,9 +119,9 @@ def scores(tmp_path: Path) -> Path:
 def test_no_grouping_by_command_line(scores: Path, nothing: str) -> None:
     done = oodles("analyse", scores, "--in-domain", "mnli", "--by", nothing, "--json")
     assert done.returncode == 0, done.stderr
-    pairs = json.loads(done.stdout)
+    pairs = json.loads(done.stdout)["pairs"]
     assert all("model" not in pair and pair["n_runs"] == 6 for pair in pairs)
-    grouped = json.loads(oodles("analyse", scores, "--in-domain", "mnli", "--by", "model", "--json").stdout)
+    grouped = json.loads(oodles("analyse", scores, "--in-domain", "mnli", "--by", "model", "--json").stdout)["pairs"]
     assert {(pair["model"], pair["n_runs"]) for pair in grouped} == {("small", 3), ("large", 3)}
     report = oodles("report", scores, "--in-domain", "mnli", "--by", nothing, "--out", scores.parent / "report.html")
     assert report.returncode == 0, report.stderr
@@ -135,12 +135,12 @@ def test_no_grouping_by_command_line(scores: Path, nothing: str) -> None:
 
 def test_every_in_domain_set_that_is_named_counts(scores: Path) -> None:
     done = oodles("analyse", scores, "--in-domain", "mnli", "--in-domain", "snli", "--by", "none", "--json")
-    pairs = json.loads(done.stdout)
+    pairs = json.loads(done.stdout)["pairs"]
     assert {name for pair in pairs for name in (pair["a"], pair["b"])} == {"hans", "paws", "rte"}
     done = oodles(
         "analyse", scores, "--in-domain", "mnli", "--test-set", "hans", "--test-set", "rte", "--by", "none", "--json"
     )
-    assert {(pair["a"], pair["b"]) for pair in json.loads(done.stdout)} == {("hans", "rte")}
+    assert {(pair["a"], pair["b"]) for pair in json.loads(done.stdout)["pairs"]} == {("hans", "rte")}
 
 
 def test_options_about_chance_and_shared_points(scores: Path) -> None:

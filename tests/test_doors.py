@@ -66,7 +66,7 @@ def test_escape_codes_in_names_are_shown_as_text(table: Path, tmp_path: Path) ->
     assert "\\x1b]0;owned\\x07\\x1b[31mhans" in done.stdout
     for output in (done, oodles("analyse", table, "--json"), oodles("analyse", table, "--in-domain", "\x1b[2J")):
         assert not set("\x1b\x07\x9b\u202e") & set(output.stdout + output.stderr)
-    named = json.loads(oodles("analyse", table, "--json").stdout)
+    named = json.loads(oodles("analyse", table, "--json").stdout)["pairs"]
     assert {"\x1b]0;owned\x07\x1b[31mhans", "\x9b2Jpaws\u202e"} <= {row["a"] for row in named} | {
         row["b"] for row in named
     }
@@ -89,7 +89,7 @@ def test_terminals_of_few_characters(table: Path, encoding: str) -> None:
     table.write_text(table.read_text().replace("hans", "日本🙂").replace("paws", "ж"))
     done = oodles("analyse", table, PYTHONIOENCODING=encoding)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    found = json.loads(oodles("analyse", table, "--json", PYTHONIOENCODING=encoding).stdout)
+    found = json.loads(oodles("analyse", table, "--json", PYTHONIOENCODING=encoding).stdout)["pairs"]
     assert {"日本🙂", "ж"} <= {row["a"] for row in found} | {row["b"] for row in found}
     one_line(oodles("analyse", table, "--in-domain", "日本語", PYTHONIOENCODING=encoding), "in-domain set")
 

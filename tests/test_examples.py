@@ -90,7 +90,7 @@ def test_an_example_runs_and_is_analysed(finished: Path) -> None:
     assert table["seed"].nunique() == 2
     done = oodles("analyse", finished, "--json")
     assert done.returncode == 0, done.stderr
-    analysed = {row[side] for row in json.loads(done.stdout) for side in ("a", "b")}
+    analysed = {row[side] for row in json.loads(done.stdout)["pairs"] for side in ("a", "b")}
     assert analysed == set(table.loc[table["role"] == "ood", "test_set"])
     check_example[finished.name](finished)
 
@@ -109,7 +109,7 @@ def check_multiple_choice(folder: Path) -> None:
     assert set(table["pattern"]) == {"letters", "sentence"}
     assert {m for m in table["metric"] if m.startswith("share:")} == {f"share:{a}" for a in "ABCD"}
     done = oodles("analyse", folder, "--by", "model", "--by", "train_set", "--by", "pattern", "--json")
-    assert {row["pattern"] for row in json.loads(done.stdout)} == {"letters", "sentence"}
+    assert {row["pattern"] for row in json.loads(done.stdout)["pairs"]} == {"letters", "sentence"}
 
 
 def check_nli3(folder: Path) -> None:

@@ -119,7 +119,7 @@ def test_analyse_and_report_work_without_torch(tmp_path: Path) -> None:
     again = without_torch("report", tmp_path / "results", "--out", tmp_path / "again.html")
     assert again.returncode == 0, again.stderr
     anew = without_torch("analyse", tmp_path / "results", "--method", "linear", "--within", "run", "--json")
-    assert {(row["method"], row["within"]) for row in json.loads(anew.stdout)} == {("linear", "run")}
+    assert {(row["method"], row["within"]) for row in json.loads(anew.stdout)["pairs"]} == {("linear", "run")}
 
 
 def test_a_missing_extra_names_its_install_line() -> None:

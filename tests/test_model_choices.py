@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from conftest import oodles as command
 from oodles.contracts import Choice, Prompt, PromptSet, Recipe
 from oodles.model.load import load_model, load_tokenizer, resolve_model
 from oodles.model.scoring import predict, prepare
+from oodles.runs.ranks import ALONE
 from oodles.runs.train import encode_shots
 
 CONTEXTS = [
@@ -147,6 +149,21 @@ def test_the_loss_over_choices_is_that_of_their_scores(loaded: tuple[Any, Any], 
         loss = float(at_answer.loss(model(batch["tokens"]).logits[batch["row"], batch["column"]], batch))
     count = sum(len(e["sequences"][0][1]) for e in at_answer.examples)
     assert loss == pytest.approx(-found.scores[:, 1].sum() / count, abs=1e-4)
+
+
+def test_several_processes_share_a_batch_of_choices(loaded: tuple[Any, Any]) -> None:
+    """The weighted losses of the parts are the loss of the whole (ranks are made up here)."""
+    model, tokenizer = loaded
+    shots = encode_shots(tokenizer, a_set(), Recipe(loss="answers"), 512)
+    batch = shots.collate(shots.examples)
+
+    def loss(part: dict[str, torch.Tensor]) -> float:
+        with torch.no_grad():
+            return float(shots.loss(model(part["tokens"]).logits[part["row"], part["column"]], part))
+
+    parts = [shots.share(batch, replace(ALONE, rank=rank, size=3)) for rank in range(3)]
+    assert sum(weight for _, weight in parts) == pytest.approx(1)
+    assert sum(weight * loss(part) for part, weight in parts) == pytest.approx(loss(batch), abs=1e-5)
 
 
 # runs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -149,7 +151,7 @@ def test_verdict_numbers_and_caveats_are_those_of_the_statistics(page: Page) -> 
 
 
 def test_every_figure_is_an_image_with_a_name_and_ids_of_its_own(page: Page) -> None:
-    figures = page.all("svg")
+    figures = [a for a in page.all("svg") if "aria-hidden" not in a]
     # changes, accuracy and share of each test set, fits, pooled and run, residuals of three pairs
     assert len(figures) == 1 + 2 * len(OODS) + 1 + 2 + 3
     assert all(f.get("role") == "img" and f.get("aria-label") for f in figures)
@@ -190,8 +192,11 @@ def test_names_are_text_and_never_markup(tmp_path: Path) -> None:
         tmp_path, make_table(oods=odd), title="<i>mine</i>", runs=[{"name": "<u>run</u>", "note": "</td>"}]
     )
     assert not {"b", "i", "u"} & {tag for tag, _ in page.tags}
-    assert len(page.all("script")) == 1
+    assert [a.get("type") for a in page.all("script")] == ["application/json", None, None, None]
     assert "alert" not in page.source[page.source.rindex("<script>") :]
+    held = page.source[page.source.index('id="data">') :].partition("</script>")[0]
+    assert "\\u003cscript\\u003e" in held
+    assert odd[1] in json.loads(held.removeprefix('id="data">'))["sets"]
     assert all(page.words.count(name) > 3 for name in odd)
     assert "<i>mine</i>" in page.words
     assert any(odd[0] in str(f["aria-label"]) for f in page.all("svg"))
@@ -241,7 +246,9 @@ def test_results_without_their_table_make_a_report_without_trajectories(tmp_path
     page = Page(write_report(None, found, tmp_path / "report.html"))
     assert found.verdicts[0].sentence in page.words
     assert "trajectories need the table of scores" in page.words
-    assert len(page.all("svg")) == 4  # changes, two heatmaps, residuals of the pair
+    assert (
+        len([a for a in page.all("svg") if "aria-hidden" not in a]) == 4
+    )  # changes, two heatmaps, residuals of the pair
     with pytest.raises(DataError, match="needs an Analysis"):
         write_report(None, found.result, tmp_path / "other.html")
 
@@ -284,4 +291,24 @@ def test_a_missing_folder_is_made_and_a_file_in_its_place_is_an_error(tmp_path: 
 
 
 def test_the_demo_stays_small(page: Page) -> None:
-    assert len(page.source.encode()) < 400_000
+    """Of which half a megabyte is the plotting library."""
+    assert len(page.source.encode()) < 1_000_000
+
+
+def test_the_plotting_library_is_the_published_one() -> None:
+    folder = Path(report.__file__).parent / "vendor"
+    hashes = {path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in folder.glob("*.js")}
+    assert hashes == {"d3.min.js": "912111098ea99503", "plot.min.js": "4358086467740777"}
+    assert all(name in (folder / "LICENCES.txt").read_text() for name in hashes)
+
+
+def test_many_groups_have_one_overview_and_common_caveats_once(tmp_path: Path) -> None:
+    tables = [make_table(oods=OODS[:2], model=f"m{i}") for i in range(6)]
+    found = analyse_table(pd.concat(tables), method="linear", across=("model",))
+    page = Page(write_report(found, tmp_path / "report.html"))
+    assert len([a for a in page.all("svg") if "aria-hidden" not in a]) == 2 + len(
+        [1 for a in page.all("svg") if "by level" in str(a.get("aria-label"))]
+    )
+    assert found.answers["claim"].sentences[0] in page.words
+    assert page.source.count("<li>3 runs: descriptive") == 1
+    assert all(verdict.sentence in page.words for verdict in found.verdicts)

@@ -138,7 +138,7 @@ def test_slices_can_be_chosen_after_the_runs(sliced: Path) -> None:
     table = read_runs(sliced / "out", ["away/v/e", "far"])
     assert set(table["test_set"]) == {"home", "away/v/e", "far"}
     done = oodles("analyse", sliced / "out", "--test-set", "away/kind=v", "--test-set", "far", "--json")
-    assert {(r["a"], r["b"]) for r in json.loads(done.stdout)} == {("away/kind=v", "far")}
+    assert {(r["a"], r["b"]) for r in json.loads(done.stdout)["pairs"]} == {("away/kind=v", "far")}
     done = oodles("analyse", sliced / "out", "--test-set", "awai")
     assert done.returncode == 2
     assert "no scores of test set 'awai'; did you mean 'away'?" in done.stderr
@@ -147,7 +147,7 @@ def test_slices_can_be_chosen_after_the_runs(sliced: Path) -> None:
 def test_a_set_is_not_correlated_with_what_shares_its_examples(sliced: Path) -> None:
     names = ["away", "away/u", "away/v", "away/e", "far"]
     options = [option for name in names for option in ("--test-set", name)]
-    rows = json.loads(oodles("analyse", sliced / "out", *options, "--json").stdout)
+    rows = json.loads(oodles("analyse", sliced / "out", *options, "--json").stdout)["pairs"]
     pairs = {(r["a"], r["b"]) for r in rows}
     assert ("away/u", "away/v") in pairs
     assert not pairs & {("away", "away/u"), ("away", "away/e"), ("away/e", "away/u"), ("away/e", "away/v")}

@@ -19,6 +19,7 @@ Role = Literal["in_domain", "ood", "other"]  # other: shown but not correlated (
 Precision = Literal["auto", "fp32", "bf16", "fp16"]  # auto: the dtype the weights are published in, see model/load.py
 
 TrackerName = Literal["wandb", "tensorboard", "trackio", "mlflow"]
+EngineName = Literal["single", "ddp", "fsdp2", "zero2", "zero3"]  # how the processes of a run share its work
 
 ScoreForm = Literal["sum", "per_character", "per_byte", "per_token", "minus_baseline"]  # see suite/choices.py
 
@@ -538,6 +539,8 @@ class Study:
     slurm: Slurm = field(default_factory=Slurm)
     report_to: tuple[TrackerName, ...] | None = None  # None: wandb, where it is set up
     run: str = ""  # the name of the only run; empty: as the grid names it
+    engine: EngineName = "single"
+    processes: int | None = None  # that make a run together; None: one per GPU
 
 
 def role_of(test_set: str, train_set: str) -> Role:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from oodles.cli.options import AnalysisOptions, AsJson, ImportOptions, Out, spread
-from oodles.cli.printing import note, print_json, tell, wide_console
+from oodles.cli.printing import narrow_console, note, print_json, tell
 from oodles.errors import ConfigError
 from oodles.runs.progress import say
 
@@ -30,6 +30,9 @@ def analyse(
     *,
     options: AnalysisOptions,
     files: ImportOptions,
+    caveats: Annotated[
+        bool, typer.Option("--caveats", help="Print all caveats, with the number of pairs they concern.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Partial correlations between OOD test sets, with intervals and caveats. No GPU, no torch.
@@ -56,7 +59,7 @@ def analyse(
     if as_json:
         print_json(_as_json(analysis))
     else:
-        render_terminal(analysis, wide_console())
+        render_terminal(analysis, narrow_console(), caveats=caveats)
 
 
 @spread
@@ -68,9 +71,15 @@ def report(
     *,
     options: AnalysisOptions,
     files: ImportOptions,
+    full: Annotated[
+        bool, typer.Option("--full", help="Ask every further question: windows, redundancy, stability, skill.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write one self-contained HTML report: verdict, trajectories, correlations, how to read it, what was run.
+    """Write one self-contained HTML report: the answer, figures to look closer, tables, what was run.
+
+    Beside correlations it asks whether they depend on the model, where there are several, and whether conclusions
+    survive other choices. Results that oodles analyse --out wrote are shown as they are.
 
     Examples:
         oodles report runs/quick
@@ -81,7 +90,7 @@ def report(
 
     target = out or (_own_folder(paths) / "report.html")
     check_report(target)  # before the work
-    written = write_report(analyse_paths(paths, options, files), target)
+    written = write_report(analyse_paths(paths, _asking(paths, options, full=full), files), target)
     if as_json:
         print_json({"report": str(written)})
     else:
@@ -98,11 +107,20 @@ def analyse_paths(paths: list[Path], options: AnalysisOptions, files: ImportOpti
     return analysis
 
 
+def _asking(paths: list[Path], options: AnalysisOptions, *, full: bool) -> AnalysisOptions:
+    """A report asks more than was named: across models, and other choices. Results on disk are shown as they are."""
+    from oodles.stats.analysis import SUMMARY
+    from oodles.stats.questions import AUTO
+
+    if len(paths) == 1 and (paths[0] / SUMMARY).is_file():
+        return options
+    more: dict[str, Any] = {"sensitivity": True if options.sensitivity is None else options.sensitivity}
+    more |= dict.fromkeys(("windows", "redundancy", "stability", "skill"), True) if full else {}
+    return replace(options, across=options.across or [AUTO], **more)
+
+
 def _as_json(analysis: Analysis) -> Any:
-    """The pairs; where more was asked, the pairs and the answers."""
-    pairs = json.loads(analysis.result.table.to_json(orient="records"))
-    if not analysis.answers:
-        return pairs
+    """Verdict, caveats, pairs, and what else was asked."""
     answers = {
         name: {
             "sentences": answer.sentences,
@@ -111,7 +129,13 @@ def _as_json(analysis: Analysis) -> Any:
         }
         for name, answer in analysis.answers.items()
     }
-    return {"correlations": pairs, "answers": answers}
+    return {
+        "verdict": analysis.verdict,
+        "verdicts": [asdict(verdict) for verdict in analysis.verdicts],
+        "caveats": list(analysis.result.caveats),
+        "pairs": json.loads(analysis.result.table.to_json(orient="records")),
+        "answers": answers,
+    }
 
 
 def _own_folder(paths: list[Path]) -> Path:

@@ -16,9 +16,7 @@ from oodles.errors import plain
 from oodles.runs.progress import say, to_nowhere
 from oodles.terminal import PlainConsole, is_unicode
 
-NOT_IN_JSON = re.compile(
-    "[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)  # spelt out  # spelt out
+NOT_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")  # spelt out
 NOTED = 8  # notes that are printed
 
 
@@ -43,6 +41,11 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 def wide_console() -> PlainConsole:
     """As wide as the terminal; wide enough for whole lines where there is none."""
     return PlainConsole(width=None if sys.stdout.isatty() else 120)
+
+
+def narrow_console() -> PlainConsole:
+    """As wide as the terminal; 80 columns where there is none."""
+    return PlainConsole(width=None if sys.stdout.isatty() else 80)
 
 
 def tell(text: str) -> None:

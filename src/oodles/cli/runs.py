@@ -30,12 +30,12 @@ from oodles.cli.options import (
 from oodles.cli.printing import (
     as_text,
     interruptible,
+    narrow_console,
     print_if_read,
     print_json,
     print_table,
     tell,
     waiting,
-    wide_console,
 )
 from oodles.contracts import Study
 from oodles.errors import ConfigError
@@ -114,7 +114,7 @@ def _finish(root: Path, analysis: Analysis, as_json: bool) -> None:
         ]
         print_json({"out": str(root), "report": str(report_path), "verdicts": verdicts})
         return
-    render_terminal(analysis, wide_console())
+    render_terminal(analysis, narrow_console())
     tell(f"\nReport: {report_path}")
 
 

@@ -6,10 +6,10 @@ the first one wins. The head's product is therefore computed in fp32 from the mo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,9 @@ AGREEMENT = 1e-4  # allowed relative difference between two ways to compute the 
 VOCABULARY_AT_ONCE = 8192  # rows of a half-precision head that are copied to fp32 at a time
 ITEMS_AT_ONCE = 32  # items that share such a copy
 POSITIONS_AT_ONCE = 128  # positions of choices whose logits are held at a time
+
+ENTRY = "_oodles_entry"  # attribute of a model that several processes share: the module to call it through
+T = TypeVar("T")
 
 # rows of head: the head is a plain matrix, and only its answer rows are multiplied
 # model's logits: the model applies its own head, at the positions that are read
@@ -79,6 +82,32 @@ def hidden_states(model: Any, **inputs: Any) -> torch.Tensor:
     """Return the last layer's output, without the head."""
     output = causal_lm(model).base_model(use_cache=False, **inputs)
     return output.last_hidden_state
+
+
+def is_sharded(model: torch.nn.Module) -> bool:
+    """Whether every process holds only a part of the weights."""
+    return hasattr(next(model.parameters()), "full_tensor")
+
+
+def inside(model: torch.nn.Module, call: Callable[[], T]) -> T:
+    """Call a function that uses the model where its engine, if it has one, gathers weights and averages gradients.
+
+    All processes must call it equally often if the model is sharded, or if gradients are wanted.
+    """
+    import torch
+
+    entry = vars(model).get(ENTRY)
+    if entry is None or not (torch.is_grad_enabled() or is_sharded(model)):
+        return call()
+    return entry(call)  # type: ignore[no-any-return]
+
+
+def without_gradients(model: torch.nn.Module) -> AbstractContextManager[Any]:
+    """Compute no gradients. What a sharded model gathers is used in training too, and must not be of inference mode."""
+    import torch
+
+    kept: AbstractContextManager[Any] = torch.no_grad() if is_sharded(model) else torch.inference_mode()
+    return kept
 
 
 def device_of(model: torch.nn.Module) -> torch.device:
@@ -181,10 +210,10 @@ def head_is_plain(model: Any, tokens: torch.Tensor) -> bool:
 
     with evaluating(model), torch.no_grad():
         try:
-            plain = head_of(model)(hidden_states(model, input_ids=tokens)[:, -1])
+            plain = inside(model, lambda: head_of(model)(hidden_states(model, input_ids=tokens)[:, -1]))
         except (TypeError, RuntimeError, AttributeError):
             return False  # e.g. no head, or no hidden states
-        full = causal_lm(model)(input_ids=tokens, use_cache=False).logits[:, -1]
+        full = inside(model, lambda: causal_lm(model)(input_ids=tokens, use_cache=False).logits[:, -1])
     full = full.to(plain.device)
     return float((plain - full).abs().max()) <= AGREEMENT * max(1.0, float(full.abs().max()))
 

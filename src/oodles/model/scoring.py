@@ -20,7 +20,17 @@ from oodles.contracts import Choice, FloatArray, Predictions, Prompt, PromptSet
 from oodles.errors import DataError, ModelError
 from oodles.model.choice_tokens import EncodedChoices, encode_sets
 from oodles.model.choices import by_prompt, judged, owners
-from oodles.model.forward import Plan, causal_lm, device_of, evaluating, is_out_of_memory, run_batch
+from oodles.model.forward import (
+    Plan,
+    causal_lm,
+    device_of,
+    evaluating,
+    inside,
+    is_out_of_memory,
+    is_sharded,
+    run_batch,
+    without_gradients,
+)
 from oodles.model.load import free_memory
 from oodles.model.prefix_trees import Row, Sequences, pack_rows
 from oodles.model.shortcuts import choose_ways
@@ -245,7 +255,7 @@ def _batch_by_batch(model: torch.nn.Module, plan: Plan, rank: int, world: int, r
     """
     import torch
 
-    batches = plan.packing.batches
+    batches = plan.packing.batches if world == 1 else _one_call_each(plan)
     mine = batches[rank::world]
     threads = torch.get_num_threads()
     if world > 1:
@@ -267,18 +277,28 @@ def _batch_by_batch(model: torch.nn.Module, plan: Plan, rank: int, world: int, r
         torch.set_num_threads(threads)  # new threads would inherit the pool's setting
 
 
+def _one_call_each(plan: Plan) -> Sequence[Sequence[Row]]:
+    """Return batches that take one forward call each: only rows of the head are computed for several rows at once."""
+    if plan.way == "rows of head":
+        return plan.packing.batches
+    return [(row,) for batch in plan.packing.batches for row in batch]
+
+
 def _values(model: Any, plan: Plan, batch: Sequence[Row], room: Room) -> list[tuple[int, Any]]:
     """Return the values of a batch's items; out of memory, halve the budget for such rows, then split rows."""
-    import torch
-
     parts = _halves(batch, plan.sequences)
     if not parts or room.holds(batch):
         try:
-            with torch.inference_mode():  # applies only to the thread that enters it
-                return list(run_batch(model, plan, batch))
+            with without_gradients(model):  # applies only to the thread that enters it
+                return inside(model, lambda: list(run_batch(model, plan, batch)))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
+        if is_sharded(model):  # the other processes are in the middle of this call
+            raise ModelError(
+                f"{plan.name}: out of memory on a batch of {plan.batch_tokens} tokens; a sharded model cannot try a"
+                " smaller one by itself: halve [eval] batch_tokens"
+            )
         room.halve(batch)
         free_memory()
         if not parts:

@@ -21,7 +21,7 @@ from oodles.show.tables import Cell, Column, Sheet
 from oodles.stats.answers import Answer
 
 PANELS = 6  # pairs that a figure shows
-LINES = 20  # rows that the terminal shows
+LINES = 12  # rows that the terminal shows
 TITLES = {
     "claim": "Does it depend on the model?",
     "sensitivity": "Does the answer survive other choices?",
@@ -30,6 +30,14 @@ TITLES = {
     "stability": "How steady are the models?",
     "skill": "Skill, or answers?",
 }
+
+
+def title_of(answer: Answer) -> str:
+    """The question; of a claim, with the columns that were compared."""
+    across = answer.settings.get("across") if answer.name == "claim" else None
+    if not isinstance(across, list | tuple) or not across:
+        return TITLES[answer.name]
+    return f"Does it depend on the {' or on the '.join(str(one).replace('_', ' ') for one in across)}?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +49,7 @@ class Shown:
     low: str = ""  # with its interval, where there is one
     high: str = ""
     kind: str = "signed"  # or p, share, count, plain, text
+    brief: bool = True  # also on a terminal, which has little room
 
 
 PAIR = Shown(title="pair", column="pair", kind="text")
@@ -50,12 +59,12 @@ TABLES: Mapping[str, tuple[str, tuple[Shown, ...]]] = {  # by answer: its main t
         (
             PAIR,
             Shown(title="mean r", column="r", low="low", high="high"),
-            Shown(title="sd of z", column="tau", low="tau_low", high="tau_high", kind="plain"),
+            Shown(title="sd of z", column="tau", low="tau_low", high="tau_high", kind="plain", brief=False),
             Shown(title="a new one", column="", low="predicted_low", high="predicted_high"),
-            Shown(title="other sign", column="other_sign", kind="share"),
+            Shown(title="other sign", column="other_sign", kind="share", brief=False),
             Shown(title="p (Holm)", column="p_holm", kind="p"),
             Shown(title="levels", column="levels", kind="count"),
-            Shown(title="p of a sign reversal", column="p_reversal_holm", kind="p"),
+            Shown(title="p of a sign reversal", column="p_reversal_holm", kind="p", brief=False),
         ),
     ),
     "sensitivity": (
@@ -63,14 +72,14 @@ TABLES: Mapping[str, tuple[str, tuple[Shown, ...]]] = {  # by answer: its main t
         (
             PAIR,
             Shown(title="r by default", column="r"),
-            Shown(title="by default", column="conclusion", kind="text"),
+            Shown(title="by default", column="conclusion", kind="text", brief=False),
             Shown(title="same sign and clear", column="same_clear", kind="count"),
             Shown(title="other sign", column="other_sign", kind="count"),
             Shown(title="choices", column="specifications", kind="count"),
-            Shown(title="lowest r", column="lowest"),
-            Shown(title="by", column="lowest_by", kind="text"),
-            Shown(title="highest r", column="highest"),
-            Shown(title="by", column="highest_by", kind="text"),
+            Shown(title="lowest r", column="lowest", brief=False),
+            Shown(title="by", column="lowest_by", kind="text", brief=False),
+            Shown(title="highest r", column="highest", brief=False),
+            Shown(title="by", column="highest_by", kind="text", brief=False),
         ),
     ),
     "windows": (
@@ -91,7 +100,7 @@ TABLES: Mapping[str, tuple[str, tuple[Shown, ...]]] = {  # by answer: its main t
             Shown(title="test set added", column="test_set", kind="text"),
             Shown(title="sets", column="chosen", kind="count"),
             Shown(title="error of the others", column="error", kind="error"),
-            Shown(title="from in-domain alone", column="error_in_domain", kind="error"),
+            Shown(title="from in-domain alone", column="error_in_domain", kind="error", brief=False),
             Shown(title="noise", column="noise", kind="error"),
             Shown(title="explained", column="reduction", kind="share"),
         ),
@@ -118,9 +127,10 @@ TABLES: Mapping[str, tuple[str, tuple[Shown, ...]]] = {  # by answer: its main t
 }
 
 
-def answer_sheet(answer: Answer) -> Sheet:
-    """The main table of an answer."""
-    name, shown = TABLES[answer.name]
+def answer_sheet(answer: Answer, *, brief: bool = False) -> Sheet:
+    """The main table of an answer; `brief`: as much of it as a terminal has room for."""
+    name, every = TABLES[answer.name]
+    shown = [one for one in every if one.brief or not brief]
     frame = answer.tables[name]
     if {"a", "b"} <= set(frame.columns):
         frame = frame.assign(pair=[f"{a} ~ {b}" for a, b in zip(frame["a"], frame["b"], strict=True)])
@@ -173,20 +183,20 @@ def _number(value: float, kind: str) -> str:
 
 
 def print_answers(answers: Mapping[str, Answer], console: Console) -> None:
-    """Title, table and sentences of every answer."""
-    for name, answer in answers.items():
-        console.print(Text(TITLES[name], style="bold"))
-        sheet = answer_sheet(answer)
-        table = Table(box=None, pad_edge=False, header_style="dim")
+    """Title, sentences and the first rows of every answer."""
+    for answer in answers.values():
+        console.print(Text(plain(title_of(answer)), style="bold"))
+        for sentence in answer.sentences:
+            console.print(Text(plain(sentence)))
+        sheet = answer_sheet(answer, brief=True)
+        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
         for column in sheet.columns:
-            table.add_column(column.title, justify="right" if column.number else "left")
+            table.add_column(column.title, justify="right" if column.number else "left", overflow="fold")
         for row in sheet.rows[:LINES]:
             table.add_row(*(Text(plain(cell.text)) for cell in row))
         console.print(table)
         if len(sheet.rows) > LINES:
             console.print(Text(f"and {len(sheet.rows) - LINES} more rows (--out, or the report)", style="dim"))
-        for sentence in answer.sentences:
-            console.print(Text(plain(sentence)))
         for said in answer.caveats:
             console.print(Text(f"! {plain(said)}", style="yellow"))
         console.print()

@@ -21,11 +21,11 @@ def signed(value: float, minus: str = MINUS) -> str:
 
 
 def p_value(value: float) -> str:
-    """Three decimals, never 0.
+    """Three decimals without the leading 0, never 0 itself.
 
-    >>> p_value(0.0421), p_value(1e-9)
-    ('0.042', '<0.001')
+    >>> p_value(0.0421), p_value(1e-9), p_value(1.0)
+    ('.042', '<.001', '1.000')
     """
     if not math.isfinite(value):
         return MISSING
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
+    return "<.001" if value < 0.001 else f"{value:.3f}".removeprefix("0")

@@ -14,7 +14,7 @@ import platform
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -28,13 +28,13 @@ from matplotlib.figure import Figure
 import oodles
 from oodles.errors import DataError
 from oodles.outputs import begins_with, check_target, write_aside
-from oodles.show import answers, figures, scatter, tables
+from oodles.show import answers, data, figures, overview, scatter, tables, words
 from oodles.show.numbers import MISSING
 from oodles.stats.analysis import Analysis
 from oodles.stats.answers import Answer
 from oodles.stats.longtable import check_table
 from oodles.stats.series import grouped
-from oodles.stats.verdict import Verdict
+from oodles.stats.verdict import Verdict, overall
 
 if TYPE_CHECKING:
     from oodles.stats.correlate import PartialCorrelations
@@ -43,7 +43,7 @@ TITLE = "Do these generalisation results generalise?"
 NO_PAIR = "No answer: there is no pair of OOD test sets to compare."
 GENERATOR = b'name="generator" content="oodles '  # stands in the head of every report
 MANY_ROWS = 60  # a longer table is folded; it opens with a click and in print
-FEW_GROUPS = 4  # groups up to which figures have a mark per point: more make the page too large
+FEW_GROUPS = 4  # groups up to which each has static figures; of more, the overview has all pairs
 
 
 @overload
@@ -156,6 +156,7 @@ class Section:
     residual_figures: list[Markup]
     heatmaps: list[Markup]
     pairs: tables.Sheet | None
+    n_pairs: int
     fits: tables.Sheet | None
 
 
@@ -174,17 +175,31 @@ def _page(
         changes=analysis.changes,
         metric=metric,
         answer=answer,
-        with_points=len(verdicts) <= FEW_GROUPS,
+        few=len(verdicts) <= FEW_GROUPS,
     )
+    sections = [_section(drawer, verdict, i) for i, verdict in enumerate(verdicts)]
+    common = _common([section.caveats for section in sections])
     return {
         "title": title,
         "facts": "" if checked is None else _facts(checked),
         "question": analysis.question,
         "source": analysis.source,
         "remarks": list(analysis.notes) if analysis.source else [],
-        "sections": [_section(drawer, verdict, i) for i, verdict in enumerate(verdicts)],
+        "overall": _overall(analysis, verdicts),
+        "groups": tables.groups_sheet(result, verdicts) if len(verdicts) > 1 else None,
+        "overviews": drawer.overviews() if len(verdicts) > 1 else [],
+        "sections": [
+            replace(section, caveats=[line for line in section.caveats if line not in common]) for section in sections
+        ],
         "answers": [_further(drawer, further) for further in analysis.answers.values()],
-        "caveats": list(result.caveats),
+        "caveats": [*result.caveats, *(line for line in common if line not in result.caveats)],
+        "methods": words.methods(result.table, settings) if len(result.table) else "",
+        "n_sets": len({*result.table["a"], *result.table["b"]}),
+        "data_card": None if checked is None else tables.sets_sheet(checked, metric),
+        "data": data.page_data(analysis, verdicts, answer=answer, with_table=checked is not None),
+        "scripts": [_own_file(f"vendor/{name}.min.js") for name in ("d3", "plot")] if len(result.table) else [],
+        "script": _own_file("templates/report.js"),
+        "csv": set(data.tables_of(analysis)),
         "answer": answer,
         "metric": metric.replace("_", " ").capitalize(),
         "runs": _what_was_run(runs),
@@ -193,6 +208,23 @@ def _page(
         "oodles_version": oodles.__version__,
         "many_rows": MANY_ROWS,
     }
+
+
+def _overall(analysis: Analysis, verdicts: Sequence[Verdict]) -> list[str]:
+    """Of several groups: the claim, a sentence for each of its strata, or what the groups say."""
+    if len(verdicts) < 2:
+        return []
+    return list(analysis.claim.sentences) if analysis.claim else [overall(verdicts)]
+
+
+def _common(caveats: Sequence[Sequence[str]]) -> list[str]:
+    """Caveats of every group, which are said once."""
+    return [line for line in caveats[0] if all(line in other for other in caveats)] if caveats else []
+
+
+def _own_file(name: str) -> Markup:
+    """A file of this package that is part of the page as it is."""
+    return Markup((Path(__file__).parent / name).read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,16 +237,18 @@ class Further:
     caveats: list[str]
     figures: list[Markup]
     sheet: tables.Sheet
+    tables: list[str]
 
 
 def _further(drawer: _Drawer, answer: Answer) -> Further:
     return Further(
         anchor=answer.name,
-        title=answers.TITLES[answer.name],
+        title=answers.title_of(answer),
         sentences=list(answer.sentences),
         caveats=list(answer.caveats),
         figures=[drawer.drawn_as(figure, label) for figure, label in answers.plot_answer(answer)],
         sheet=answers.answer_sheet(answer),
+        tables=[name for name, frame in answer.tables.items() if len(frame)],
     )
 
 
@@ -239,29 +273,25 @@ def _section(drawer: _Drawer, verdict: Verdict, number: int) -> Section:
         verdict=verdict.sentence,
         descriptive=verdict.descriptive,
         caveats=_caveats(pairs, changed, known=drawer.found.caveats),
-        change_figure=drawer.changes_of(group) if moved else None,
+        change_figure=drawer.changes_of(group) if moved and drawer.few else None,
         change_sheet=tables.changes_sheet(figures.by_change(changed.reset_index(drop=True))) if moved else None,
         cards=[] if one_step else list(drawer.cards(group)),
         one_step=one_step,
         fit_figure=drawer.fits(group),
         residual_figures=list(drawer.residuals(group)),
-        heatmaps=[drawer.heatmap(group, kind) for kind in dict.fromkeys(pairs["within"])] if len(pairs) else [],
+        heatmaps=[drawer.heatmap(group, kind) for kind in dict.fromkeys(pairs["within"])]
+        if len(pairs) and drawer.few
+        else [],
         pairs=tables.pairs_sheet(drawer.found, group=group, full=True) if len(pairs) else None,
+        n_pairs=len(pairs[["a", "b"]].drop_duplicates()) if len(pairs) else 0,
         fits=tables.fits_sheet(drawer.found.fits, group=group) if len(fits) else None,
     )
 
 
 def _caveats(pairs: pd.DataFrame, changes: pd.DataFrame, known: Sequence[str], most: int = 12) -> list[str]:
     """Each caveat once, with how many pairs it concerns; what the whole report says already is not repeated."""
-    names = {*pairs["a"], *pairs["b"]} if len(pairs) else set(changes["test_set"])
-    texts = tables.fold((c for frame in (pairs, changes) for row in frame["caveats"] for c in row), names)
-    concerned: dict[str, set[tuple[str, str]]] = {text: set() for text in texts.values()}
-    for pair in pairs.to_dict("records"):
-        for caveat in pair["caveats"]:
-            concerned[texts[caveat]].add((pair["a"], pair["b"]))
-    total = len({(p["a"], p["b"]) for p in pairs.to_dict("records")})
-    counts = {text: f" ({len(of)} of {total} pairs)" if 0 < len(of) < total else "" for text, of in concerned.items()}
-    lines = [text + count for text, count in counts.items() if text not in known]
+    common, own = tables.caveat_lines(pairs, changes)
+    lines = [line for line in [*common, *own] if line not in known]
     return lines if len(lines) <= most else [*lines[:most], f"and {len(lines) - most} more, beside their numbers"]
 
 
@@ -306,19 +336,29 @@ class _Drawer:
     changes: pd.DataFrame
     metric: str
     answer: str | None
-    with_points: bool  # whether there is room for figures with a mark per point
+    few: bool  # whether there is room for figures of every group
     drawn: int = 0
+
+    def overviews(self) -> list[Markup]:
+        """Pairs by groups, for every kind of fit."""
+        return [
+            self._svg(
+                overview.plot_overview(self.found, within=kind),
+                f"Partial correlations, {kind}: pairs of test sets by groups; the tables have the numbers.",
+            )
+            for kind in dict.fromkeys(self.found.table["within"])
+        ]
 
     def fits(self, group: Mapping[str, Any]) -> Markup | None:
         """The method itself, if the table of scores is here."""
-        if self.table is None or not self.with_points or not self._has_residuals(group):
+        if self.table is None or not self.few or not self._has_residuals(group):
             return None
         drawn = scatter.plot_fits(self.found, self.table, group=group)
         return self._svg(drawn, f"{self.metric} on each OOD test set against in-domain, with the fitted curve.")
 
     def residuals(self, group: Mapping[str, Any]) -> Iterator[Markup]:
         """The clearest pairs."""
-        if not self.with_points or not self._has_residuals(group):
+        if not self.few or not self._has_residuals(group):
             return
         within = str(self.rows(self.found.residuals, group)["within"].iloc[0])
         for a, b in scatter.clearest(self.found, group, within):
@@ -343,7 +383,7 @@ class _Drawer:
         return self._svg(figures.plot_correlations(self.found, group=group, within=kind), label)
 
     def cards(self, group: Mapping[str, Any]) -> Iterator[Card]:
-        if self.table is None:
+        if self.table is None or not self.few:
             return
         rows = self.rows(self.table, group)
         shares = set(rows.loc[rows["metric"] == f"share:{self.answer}", "test_set"])
@@ -426,7 +466,7 @@ class _Runs:
 
 
 def _what_was_run(runs: Sequence[Mapping[str, Any]]) -> _Runs:
-    told = [{key: _shown(value) for key, value in _flat(run) if key != "caveats"} for run in runs]
+    told = [{key: _setting(key, value) for key, value in _flat(run) if key != "caveats"} for run in runs]
     keys = list(dict.fromkeys(key for run in told for key in run))
     shared = [key for key in keys if len({run.get(key) for run in told}) == 1]
     apart = [key for key in keys if key not in shared]
@@ -454,6 +494,11 @@ def _flat(mapping: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, A
             yield from _flat(value, f"{before}{key}.")
         else:
             yield f"{before}{key}", value
+
+
+def _setting(key: str, value: Any) -> str:
+    """No target modules named: those that the model's own attention has."""
+    return "the model's attention projections" if key == "lora.targets" and not value else _shown(value)
 
 
 def _shown(value: Any) -> str:

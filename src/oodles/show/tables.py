@@ -18,9 +18,14 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from oodles.errors import DataError
+from oodles.show import words
 from oodles.show.numbers import MISSING, p_value, signed
 from oodles.stats.cautions import raw_matters
+from oodles.stats.longtable import chance_level
+from oodles.stats.pairs import SIGNIFICANT
+from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.series import grouped
+from oodles.stats.verdict import Verdict
 
 if TYPE_CHECKING:
     from oodles.stats.correlate import PartialCorrelations
@@ -134,7 +139,7 @@ def pairs_sheet(
 ) -> Sheet:
     """A row per pair of test sets, the kinds of fit side by side.
 
-    `full` adds, where there are any, the plain p-value, that after Benjamini and Hochberg and the corrected r.
+    `full` has a row per pair and kind of fit and adds, where there are any, the plain p-value and the corrected r.
     """
     by = _leading(result.table, "a")
     rows = _of_group(result.table, group)
@@ -142,20 +147,21 @@ def pairs_sheet(
     if rows.empty:
         raise DataError(f"nothing to show: the result holds no pair for group={group}, within={within}")
     several = [c for c in by if rows[c].astype(str).nunique() > 1]
-    kinds = list(dict.fromkeys(rows["within"]))
+    stacked = ["within"] if full and rows["within"].nunique() > 1 else []
+    kinds = [""] if full else list(dict.fromkeys(rows["within"]))
     fields = _pair_fields(rows, full=full)
     counts = [c for c in ("n_runs", "n_steps") if rows[c].nunique(dropna=False) > 1]
     marks, notes = _footnotes(rows["caveats"], {*rows["a"], *rows["b"]})
     lines = []
-    for _, pair in rows.groupby([*several, "a", "b"], sort=False, dropna=False):
-        fits = {fit["within"]: fit for fit in pair.to_dict("records")}
+    for _, pair in rows.groupby([*several, "a", "b", *stacked], sort=False, dropna=False):
+        fits = {"" if full else fit["within"]: fit for fit in pair.to_dict("records")}
         first = next(iter(fits.values()))
-        cells = [_name(first[c]) for c in (*several, "a", "b")]
+        cells = [_name(first[c]) for c in (*several, "a", "b", *stacked)]
         cells += [_pair_cell(fits.get(kind), field, marks) for kind in kinds for field in fields]
         lines.append((*cells, *(_whole(first[c]) for c in counts)))
-    columns = [Column(title=_words(c), number=False) for c in (*several, "test_set", "test_set")]
+    columns = [Column(title=_words(c), number=False) for c in (*several, "test_set", "test_set", *stacked)]
     columns += [Column(title=PAIR_TITLES[f], over=kind if len(kinds) > 1 else "") for kind in kinds for f in fields]
-    columns += [Column(title={"n_runs": "runs", "n_steps": "steps"}[c]) for c in counts]
+    columns += [Column(title={"n_runs": "runs", "n_steps": "points"}[c]) for c in counts]
     return Sheet(columns=tuple(columns), rows=tuple(lines), notes=(("", _pairs_note(rows, result.settings)), *notes))
 
 
@@ -165,7 +171,7 @@ PAIR_TITLES = {
     "interval": "interval",
     "p_val": "p",
     "p_holm": "p (Holm)",
-    "p_bh": "p (BH)",
+    "p_said": "p (adjusted)",
     "r_corrected": "r corrected",
 }
 
@@ -175,7 +181,8 @@ def _pair_fields(rows: pd.DataFrame, *, full: bool) -> list[str]:
 
     Raw correlations stand beside partial ones where little was regressed out, and of models with one checkpoint each.
     """
-    optional = ("p_val", "p_holm", "p_bh") if full else ("p_holm",)
+    adjusted = "p_said" if "p_said" in rows else "p_holm"  # as the verdict has it
+    optional = ("p_val", adjusted) if full else (adjusted,)
     corrected = (
         ["r_corrected"] if full and any(_corrected(row).text != MISSING for row in rows.to_dict("records")) else []
     )
@@ -209,17 +216,52 @@ def _corrected(fit: Mapping[Any, Any]) -> Cell:
 
 def _pairs_note(rows: pd.DataFrame, settings: Mapping[str, Any]) -> str:
     """What holds for the whole table, in a sentence."""
-    runs, steps = (_range(rows[c]) for c in ("n_runs", "n_steps"))
-    said = {c: ", ".join(map(str, rows[c].dropna().unique())) for c in ("method", "interval", "correlation")}
+    runs, points = (_range(rows[c]) for c in ("n_runs", "n_steps"))
     level = float(settings.get("level", math.nan))
     interval = f"{100 * level:g} % interval" if math.isfinite(level) else "Interval"
     units = _range(rows["n_units"]) if "n_units" in rows else runs
     independent = f" ({units} independent)" if units != runs else ""
-    counted = f"{runs} {'run' if runs == '1' else 'runs'}{independent}, {steps} steps in all"
+    counted = f"{runs} {'run' if runs == '1' else 'runs'}{independent}, {points} points (a run at a step)"
+    adjusted = "p_said" in rows and rows["p_said"].notna().any()
+    tested = " p allows for noise of the in-domain set and is adjusted over all tests reported." if adjusted else ""
     return (
-        f"{counted}. In-domain performance regressed out: {said['method']}. "
-        f"{interval}: {said['interval']}. Correlation: {said['correlation']}."
+        f"{counted}. In-domain performance regressed out by {words.in_words(rows['method'], words.METHODS)}. "
+        f"{interval}: {words.in_words(rows['interval'], words.INTERVALS)}. "
+        f"Correlation: {words.in_words(rows['correlation'], words.CORRELATIONS)}.{tested}"
     )
+
+
+def groups_sheet(result: PartialCorrelations, verdicts: Sequence[Verdict]) -> Sheet:
+    """A row per group: the short answer, and how many pairs rise together, move apart, are in doubt and open."""
+    titles = ("rise together", "move apart", "in doubt", "open")
+    columns = [Column(title=title, number=False) for title in ("group", "answer")]
+    columns += [Column(title=title) for title in (*titles, "runs")]
+    lines = []
+    for verdict in verdicts:
+        rows = _of_group(result.table, verdict.group) if len(result.table) else result.table
+        head = "Open, not tested" if verdict.descriptive else verdict.sentence.partition(":")[0]
+        counts = told_counts(rows[rows["within"] == first_way(rows)]) if len(rows) else (0, 0, 0, 0)
+        label = ", ".join(verdict.group.values()) or "all runs"
+        lines.append((_name(label), _name(head), *(_whole(n) for n in (*counts, verdict.n_runs))))
+    return Sheet(columns=tuple(columns), rows=tuple(lines), notes=())
+
+
+def first_way(rows: pd.DataFrame) -> str:
+    """The kind of fit that the verdict summarises."""
+    ways = [str(way) for way in dict.fromkeys(rows["within"])]
+    return "pooled" if "pooled" in ways else ways[0]
+
+
+def told_counts(pairs: pd.DataFrame) -> tuple[int, int, int, int]:
+    """Pairs that are up, down, in doubt and open, as the verdict counts them; signs where nothing was tested."""
+    r = pairs["r"]
+    if (pairs["n_units"] < DESCRIPTIVE).all():
+        return int((r > 0).sum()), int((r < 0).sum()), 0, int(r.isna().sum())
+    clear = pairs["clear"].astype(bool)
+    plain = (pairs["p_holm"] < SIGNIFICANT) | (pairs["p_said"] < SIGNIFICANT)
+    doubt = ~clear & plain & (pairs["doubt"].astype(str) != "") & pairs["p_corrected"].notna()
+    counts = (int((clear & (r > 0)).sum()), int((clear & (r < 0)).sum()), int(doubt.sum()))
+    return *counts, len(pairs) - sum(counts)
 
 
 def changes_sheet(changes: pd.DataFrame, *, group: Group | None = None) -> Sheet:
@@ -269,6 +311,20 @@ def _at_step(rows: pd.DataFrame, which: str) -> str:
     return f"step {steps[0]:g}" if len(steps) == 1 else f"{which} step"
 
 
+def sets_sheet(table: pd.DataFrame, metric: str) -> Sheet:
+    """The data: a row per set, with its role, examples, score of guessing, and how many runs and steps scored it."""
+    rows = table[table["metric"] == metric]
+    columns = [Column(title=title, number=False) for title in ("test set", "role")]
+    columns += [Column(title=title) for title in ("examples", "chance", "runs", "steps")]
+    lines = []
+    for (name, role), own in rows.groupby(["test_set", "role"], sort=False, observed=True):
+        shown = {"in_domain": "in-domain", "ood": "OOD", "other": "not correlated"}.get(str(role), str(role))
+        size = own["n"].median() if "n" in own else math.nan
+        numbers = (size, chance_level(table, str(name), metric), own["run"].nunique(), own["step"].nunique())
+        lines.append((_name(name), _name(shown), *(_whole(n if pd.notna(n) else None) for n in numbers)))
+    return Sheet(columns=tuple(columns), rows=tuple(lines), notes=())
+
+
 FIT_TITLES = {"r2": "R²", "edf": "edf", "residual_sd": "residual sd", "reliability": "reliability"}
 
 
@@ -278,8 +334,14 @@ def fits_sheet(fits: pd.DataFrame, *, group: Group | None = None) -> Sheet:
     shown = [c for c in FIT_TITLES if c in rows and rows[c].notna().any()]
     names = [c for c in ("test_set", "within") if c in rows]
     columns = [Column(title=_words(c), number=False) for c in names] + [Column(title=FIT_TITLES[c]) for c in shown]
-    lines = [(*(_name(row[c]) for c in names), *(_plain(row[c]) for c in shown)) for row in rows.to_dict("records")]
+    lines = [(*(_name(row[c]) for c in names), *(_fit(row, c) for c in shown)) for row in rows.to_dict("records")]
     return Sheet(columns=tuple(columns), rows=tuple(lines), notes=())
+
+
+def _fit(row: Mapping[Any, Any], column: str) -> Cell:
+    """A reliability estimated below 0 is none, as its caveat says."""
+    value = float(row[column])
+    return _plain(max(value, 0.0) if column == "reliability" and math.isfinite(value) else value)
 
 
 def _footnotes(caveats: pd.Series[Any], names: Collection[str] = ()) -> tuple[dict[str, str], list[tuple[str, str]]]:
@@ -291,6 +353,21 @@ def _footnotes(caveats: pd.Series[Any], names: Collection[str] = ()) -> tuple[di
     letters = {text: _letter(i) for i, text in enumerate(t for t in ordered if t not in everywhere)}
     marks = {caveat: letters[text] for caveat, text in texts.items() if text in letters}
     return marks, [*(("", t) for t in ordered if t in everywhere), *((mark, t) for t, mark in letters.items())]
+
+
+def caveat_lines(pairs: pd.DataFrame, changes: pd.DataFrame | None = None) -> tuple[list[str], list[str]]:
+    """Each caveat once: those of all pairs (or of no pair), and the others with how many pairs they concern."""
+    changes = pairs[:0] if changes is None else changes
+    names = {*pairs["a"], *pairs["b"]} if len(pairs) else set(changes["test_set"])
+    texts = fold((c for frame in (pairs, changes) for row in frame["caveats"] for c in row), names)
+    concerned: dict[str, set[tuple[str, str]]] = {text: set() for text in texts.values()}
+    for pair in pairs.to_dict("records"):
+        for caveat in pair["caveats"]:
+            concerned[texts[caveat]].add((pair["a"], pair["b"]))
+    total = len({(p["a"], p["b"]) for p in pairs.to_dict("records")})
+    common = [text for text, of in concerned.items() if len(of) in (0, total)]
+    own = [f"{text} ({len(of)} of {total} pairs)" for text, of in concerned.items() if 0 < len(of) < total]
+    return common, own
 
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")

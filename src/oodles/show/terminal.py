@@ -1,109 +1,237 @@
-"""An analysis on the terminal: heatmap, pairs and verdict of every group."""
+"""An analysis on the terminal: the answer first, then a heatmap, then the clearest pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from oodles.errors import plain
-from oodles.show.answers import print_answers
-from oodles.show.numbers import p_value, signed
+from oodles.show import answers
+from oodles.show.numbers import MISSING, p_value, signed
+from oodles.show.tables import caveat_lines, first_way, groups_sheet
 from oodles.stats.analysis import Analysis
 from oodles.stats.cautions import raw_matters
 from oodles.stats.resample import DESCRIPTIVE
+from oodles.stats.verdict import DUE, WAYS, Verdict
+
+CLEAREST = 8  # pairs that the terminal lists
+FEW_GROUPS = 3  # groups up to which each has a heatmap of its own
+CELL = 6  # columns of a heatmap's cell: "-.38* "
+NAME = 14  # the least room for a name beside a heatmap
+PAIR = 38  # columns of a pair's names, where there is room
 
 
-def render_terminal(analysis: Analysis, console: Console) -> None:
-    """A compact table and a coloured heatmap per group, and the verdict."""
-    result = analysis.result
-    by = [str(column) for column in result.settings["by"]]  # type: ignore[attr-defined]
-    for verdict in analysis.verdicts:
-        rows = result.table
-        for column in by:
-            rows = rows[rows[column].astype(str) == verdict.group[column]]
-        title = ", ".join(verdict.group.values()) or "all runs"
-        console.print(Text(title, style="bold"))
-        for within, pairs in rows.groupby("within", sort=False):
-            console.print(_heatmap(pairs, str(within)))
-        console.print(_pair_table(rows))
-        console.print(Text(verdict.sentence))
-        for said in _common(rows):
-            console.print(Text(f"  ! {said}", style="yellow"))
+def render_terminal(analysis: Analysis, console: Console, *, caveats: bool = False) -> None:
+    """The answer with its pairs named, a heatmap, the clearest pairs; then what else was asked, and caveats.
+
+    Caveats of single pairs are counted, and printed where `caveats` is set.
+    """
+    if analysis.title:
+        console.print(Text(plain(analysis.title), style="bold"))
+    groups = list(_groups(analysis))
+    if len(groups) > 1:
+        _print_overall(analysis, groups, console)
+    if len(groups) > FEW_GROUPS:
+        for way in dict.fromkeys(analysis.result.table["within"]):
+            _print_matrix(groups, str(way), console)
         console.print()
-    print_answers(analysis.answers, console)
-    for said in result.caveats:
+    for verdict, rows in groups:
+        if len(groups) <= FEW_GROUPS:
+            _print_group(verdict, rows, console, several=len(groups) > 1)
+        _print_caveats(rows, console, every=caveats, title=_label(verdict) if len(groups) > FEW_GROUPS else "")
+    answers.print_answers(analysis.answers, console)
+    for said in analysis.result.caveats:
         console.print(Text(f"! {said}", style="yellow"))
 
 
-def _common(rows: pd.DataFrame) -> list[str]:
-    """Caveats that all pairs of a group share; the others are counted in the table."""
-    every = [set(said) for said in rows["caveats"]]
-    return [said for said in rows["caveats"].iloc[0] if all(said in one for one in every)]
+def _groups(analysis: Analysis) -> Iterator[tuple[Verdict, pd.DataFrame]]:
+    by = [str(column) for column in analysis.result.settings["by"]]  # type: ignore[attr-defined]
+    for verdict in analysis.verdicts:
+        rows = analysis.result.table
+        for column in by:
+            rows = rows[rows[column].astype(str) == verdict.group[column]]
+        yield verdict, rows
 
 
-def _heatmap(pairs: pd.DataFrame, within: str) -> Table:
-    names = list(dict.fromkeys([*pairs["a"], *pairs["b"]]))
-    found = {(a, b): r for a, b, r in zip(pairs["a"], pairs["b"], pairs["r"], strict=True)}
-    grid = Table(
-        box=None, padding=(0, 0), pad_edge=False, title=f"r, {within}", title_justify="left", title_style="dim"
-    )
-    grid.add_column(justify="right")
-    grid.add_column(width=1)  # between a row's number and its first value
-    for number in range(1, len(names)):
-        grid.add_column(str(number), justify="center", width=7)
-    for i, name in enumerate(names):
-        cells = [_cell(found.get((names[j], name), found.get((name, names[j])))) for j in range(min(i, len(names) - 1))]
-        grid.add_row(Text(plain(f"{name} {i + 1}"), no_wrap=True, overflow="ellipsis"), "", *cells)
-    return grid
+def _label(verdict: Verdict) -> str:
+    return plain(", ".join(verdict.group.values())) or "all runs"
 
 
-def _cell(r: float | None) -> Text:
-    if r is None or not np.isfinite(r):
-        return Text("  –   ", style="dim")
+def _sentence(sentence: str) -> Text:
+    """The short answer in bold, its evidence after the colon."""
+    head, colon, rest = plain(sentence).partition(": ")
+    return Text.assemble((head, "bold"), colon, rest) if rest and len(head) < 60 else Text(plain(sentence))
+
+
+# several groups
+
+
+def _print_overall(analysis: Analysis, groups: Sequence[tuple[Verdict, pd.DataFrame]], console: Console) -> None:
+    """The claim, where it was asked, and a line per group."""
+    console.print(_sentence(analysis.verdict))
+    console.print()
+    sheet = groups_sheet(analysis.result, [verdict for verdict, _ in groups])
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
+    for column in sheet.columns:
+        table.add_column(column.title, justify="right" if column.number else "left", overflow="fold")
+    for row in sheet.rows:
+        table.add_row(*(Text(plain(cell.text)) for cell in row))
+    console.print(table)
+    console.print(Text(f"pairs, {WAYS[first_way(analysis.result.table)]}; signs only where not tested", style="dim"))
+    console.print()
+
+
+def _print_matrix(groups: Sequence[tuple[Verdict, pd.DataFrame]], way: str, console: Console) -> None:
+    """Pairs down, groups across, in as many blocks as the width needs."""
+    found = [(verdict, rows[rows["within"] == way]) for verdict, rows in groups]
+    names = list(dict.fromkeys((a, b) for _, rows in found for a, b in zip(rows["a"], rows["b"], strict=True)))
+    across = max(1, (console.width - PAIR) // CELL)
+    shown = sorted(names, key=lambda pair: -_agreement(found, pair))[: 2 * CLEAREST]
+    for start in range(0, len(found), across):
+        block = found[start : start + across]
+        cells = [[_cell(_of_pair(rows, pair)) for _, rows in block] for pair in shown]
+        labels = [f"{a} ~ {b}" for a, b in shown]
+        numbers = [str(start + i + 1) for i in range(len(block))]
+        console.print(_grid(f"r, {WAYS[way]}", labels, numbers, cells, PAIR))
+        told = "; ".join(f"{number} {_label(verdict)}" for number, (verdict, _) in zip(numbers, block, strict=True))
+        console.print(Text(told, style="dim"))
+    if len(names) > len(shown):
+        left = len(names) - len(shown)
+        console.print(Text(f"the {len(shown)} strongest pairs; {left} more in --out and the report", style="dim"))
+
+
+def _of_pair(rows: pd.DataFrame, pair: tuple[str, str]) -> Mapping[Any, Any] | None:
+    own = rows[(rows["a"] == pair[0]) & (rows["b"] == pair[1])]
+    return own.to_dict("records")[0] if len(own) else None
+
+
+def _agreement(found: Sequence[tuple[Verdict, pd.DataFrame]], pair: tuple[str, str]) -> float:
+    """Mean size of the correlation over groups: what is largest everywhere comes first."""
+    every = [_of_pair(rows, pair) for _, rows in found]
+    sizes = [abs(float(one["r"])) for one in every if one is not None and math.isfinite(one["r"])]
+    return sum(sizes) / len(found)
+
+
+# one group
+
+
+def _print_group(verdict: Verdict, rows: pd.DataFrame, console: Console, *, several: bool) -> None:
+    if several:
+        console.print(Text(_label(verdict), style="bold underline"))
+    console.print(_sentence(verdict.sentence))
+    console.print()
+    for way, pairs in rows.groupby("within", sort=False):
+        _print_triangle(pairs, str(way), console)
+    _print_clearest(rows, console)
+
+
+def _print_triangle(pairs: pd.DataFrame, way: str, console: Console) -> None:
+    """The lower triangle, if it fits; the diagonal and its mirror image say nothing new."""
+    names = [str(name) for name in dict.fromkeys([*pairs["a"], *pairs["b"]])]
+    room = console.width - CELL * (len(names) - 1)
+    if room < NAME:
+        told = f"r, {WAYS[way]}: {len(names)} test sets are too many for a heatmap of {console.width} columns"
+        console.print(Text(told, style="dim"))
+        return
+    found = {frozenset((row["a"], row["b"])): row for row in pairs.to_dict("records")}
+    cells = [[_cell(found.get(frozenset((names[j], name)))) for j in range(i)] for i, name in enumerate(names)]
+    labels = [f"{name} {i + 1}" for i, name in enumerate(names)]
+    numbers = [str(i) for i in range(1, len(names))]
+    console.print(_grid(f"r, {WAYS[way]}", labels, numbers, cells, room))
+
+
+def _grid(
+    title: str, labels: Sequence[str], numbers: Sequence[str], cells: Sequence[Sequence[Text]], room: int
+) -> Text:
+    """Lines of names and coloured cells; a name too long loses its middle, never its number."""
+    width = min(room, max(cell_len(plain(label)) for label in labels) + 1)
+    lines = [Text(title, style="dim"), Text(" " * width + "".join(f"{n:^{CELL}}" for n in numbers), style="dim")]
+    for label, row in zip(labels, cells, strict=True):
+        lines.append(Text.assemble(_fitted(plain(label), width - 1), " ", *row))
+    return Text("\n").join(lines)
+
+
+def _fitted(label: str, width: int) -> str:
+    """Exactly this wide, right-aligned; the end stays, because it tells slices of one set apart."""
+    if cell_len(label) <= width:
+        return " " * (width - cell_len(label)) + label
+    keep = (width - 1) // 2
+    end = label[-(width - 1 - keep) :]
+    return set_cell_size(label, width - 1 - cell_len(end)) + "…" + end
+
+
+def _cell(pair: Mapping[Any, Any] | None) -> Text:
+    """r without its 0, and its mark: * clear, ° no test."""
+    r = float("nan") if pair is None else float(pair["r"])
+    if pair is None or not math.isfinite(r):
+        return Text(f"{MISSING:^{CELL}}", style="dim")
+    mark = "°" if not math.isfinite(pair["p_val"]) else "*" if pair["clear"] else " "
+    number = _signed(r).replace("0.", ".")
     strength = min(abs(r), 1.0)
     fade = int(255 - 150 * strength)
-    colour = f"rgb({fade},{int(255 - 90 * strength)},255)" if r >= 0 else f"rgb(255,{fade},{fade})"
-    return Text(f"{r:+.2f} ", style=f"black on {colour}")
+    colour = f"rgb({fade},{int(255 - 90 * strength)},255)" if r >= 0 else f"rgb(255,{int(255 - 110 * strength)},{fade})"
+    return Text.assemble((f"{number:>4}{mark}", f"black on {colour}"), " ")
 
 
-def _pair_table(rows: pd.DataFrame) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("pair", "within"):
-        table.add_column(name)
-    raw = ("r raw",) if raw_matters(rows) else ()
-    for name in ("r", *raw, "interval", "p (Holm)", "corrected", "runs", "points", "caveats"):
-        table.add_column(name, justify="right")
-    common = set(_common(rows))
-    for row in rows.to_dict("records"):
-        table.add_row(*_pair_cells(row, common, raw=bool(raw)))
-    return table
+def _print_clearest(rows: pd.DataFrame, console: Console) -> None:
+    """The pairs furthest from 0, those first that the verdict counts as clear."""
+    known = rows[rows["r"].notna()]
+    if known.empty:
+        return
+    away = [low if r > 0 else -high for r, low, high in zip(known["r"], known["low"], known["high"], strict=True)]
+    order = known.assign(away=away, size=known["r"].abs(), first=known["clear"].astype(bool))
+    order = order.sort_values(["first", "away", "size"], ascending=False, kind="stable")
+    chosen = order.head(CLEAREST).to_dict("records")
+    tested = any(row["n_units"] >= DESCRIPTIVE for row in chosen)
+    raw = raw_matters(rows)
+    ways = rows["within"].nunique() > 1
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
+    table.add_column("clearest pairs", overflow="fold", max_width=max(PAIR, console.width - 46))
+    for name in (*(["within"] if ways else []), "r", *(["r raw"] if raw else []), "interval"):
+        table.add_column(name, justify="left" if name == "within" else "right", no_wrap=True)
+    for name in (*(["p"] if tested else []), "runs"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in chosen:
+        table.add_row(*_pair_cells(row, ways=ways, raw=raw, tested=tested))
+    console.print(table)
+    left = f"{len(rows) - len(chosen)} more in --out and the report; " if len(rows) > len(chosen) else ""
+    doubted = dict.fromkeys(DUE[row["doubt"]] for row in chosen if tested and row["doubt"])
+    told = "p as the verdict has it, adjusted; * clear" if tested else "no test: too few independent runs"
+    told += f"; ? may be due to {' or '.join(doubted)}" if doubted else ""
+    console.print(Text(left + told, style="dim"))
 
 
-def _pair_cells(row: Mapping[Any, Any], common: set[str], *, raw: bool) -> list[str]:
-    own = len(set(row["caveats"]) - common)
-    p_val = p_value(row["p_holm"]) if np.isfinite(row["p_holm"]) else ""
-    corrected = _signed(row["r_corrected"])
-    if row["corrected_by"] == "range":
-        corrected = f"{_signed(row['r_corrected_low'])}..{_signed(row['r_corrected_high'])}"
-    return [
-        escape(plain(f"{row['a']} ~ {row['b']}")),
-        str(row["within"]),
-        _signed(row["r"]),
-        *([_signed(row["r_raw"])] if raw else []),
-        f"{_signed(row['low'])} to {_signed(row['high'])}",
-        p_val if row["n_units"] >= DESCRIPTIVE else "no test",
-        corrected,
-        str(row["n_runs"]),
-        str(row["n_steps"]),
-        str(own) if own else "",
-    ]
+def _pair_cells(row: Mapping[Any, Any], *, ways: bool, raw: bool, tested: bool) -> list[Text]:
+    low, high = (_signed(row[end]) for end in ("low", "high"))
+    cells = [f"{row['a']} ~ {row['b']}"]
+    cells += [str(row["within"])] if ways else []
+    cells += [_signed(row["r"]) + ("*" if row["clear"] else "?" if tested and row["doubt"] else " ")]
+    cells += [_signed(row["r_raw"])] if raw else []
+    cells += [f"{low} to {high}" if math.isfinite(row["low"]) else MISSING]
+    if tested:
+        cells.append(p_value(row["p_said"]) if math.isfinite(row["p_said"]) else "no test")
+    return [Text(plain(cell)) for cell in [*cells, str(row["n_runs"])]]
+
+
+def _print_caveats(rows: pd.DataFrame, console: Console, *, every: bool, title: str) -> None:
+    """Caveats that all pairs share; the others are counted, or printed with the number of pairs they concern."""
+    common, own = caveat_lines(rows)
+    if title and (common or (every and own)):
+        console.print(Text(title, style="bold"))
+    for said in [*common, *(own if every else ())]:
+        console.print(Text(f"  ! {said}", style="yellow"))
+    if own and not every:
+        count = "1 caveat concerns" if len(own) == 1 else f"{len(own)} caveats concern"
+        where = f"{title}: " if title and not common else ""
+        console.print(Text(f"  ! {where}{count} some pairs (--caveats prints them)", style="yellow"))
+    console.print()
 
 
 def _signed(value: float) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from oodles import __version__
+from oodles.display import Displayed
 from oodles.errors import DataError, StoreError, first_line, shown
 from oodles.files import read_frame
 from oodles.outputs import check_target, write_aside
@@ -30,10 +31,10 @@ from oodles.stats.longtable import as_names, check_table, disarmed
 from oodles.stats.outcomes import Examples
 from oodles.stats.questions import SHAPE as ANSWERS
 from oodles.stats.questions import TABLES as ANSWER_TABLES
-from oodles.stats.questions import ask, read_answer, split
+from oodles.stats.questions import ask, read_answer, settle_across, split
 from oodles.stats.questions import summary as answer_summary
 from oodles.stats.sensitivity import holding
-from oodles.stats.verdict import Verdict, verdicts
+from oodles.stats.verdict import Verdict, overall, verdicts
 
 SCHEMA = 1
 TABLES = ("correlations", "fits", "residuals", "changes", "table")
@@ -67,9 +68,9 @@ SCALARS = (bool, int, float, np.generic)
 SUMMARY, UNFINISHED = "results.json", ".results.part"  # written last; there until then
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
-class Analysis:
-    """Everything that follows from a long table."""
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True, repr=False)
+class Analysis(Displayed):
+    """Everything that follows from a long table; `print` shows a summary of it, and Jupyter its tables."""
 
     result: PartialCorrelations
     changes: pd.DataFrame
@@ -98,6 +99,11 @@ class Analysis:
         return self.result.residuals
 
     @property
+    def verdict(self) -> str:
+        """The answer in a sentence; of several groups, whether it depends on the group, where that was asked."""
+        return overall(self.verdicts, self.claim)
+
+    @property
     def claim(self) -> Answer | None:
         """Whether correlations depend on the model, or on whatever `across` named; None where it was not asked."""
         return self.answers.get("claim")
@@ -124,6 +130,7 @@ def analyse_table(table: pd.DataFrame, records: pd.DataFrame | Examples | None =
     result = partial_correlations(table, records, **options)
     shared = {name: options[name] for name in SHARED if name in options}
     checked, _ = check_table(table, in_domain=options.get("in_domain"))
+    asked = settle_across(asked, result.table)
     answers = ask(checked, records, result.settings, asked)
     told = verdicts(result)
     if "sensitivity" in answers:

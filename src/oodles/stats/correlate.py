@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from oodles.display import Displayed
 from oodles.errors import ConfigError, DataError, listed, nearest
 from oodles.stats import cautions
 from oodles.stats.estimates import FEWEST, Estimator, light_curve, one_checkpoint, usable_points
@@ -61,8 +62,8 @@ FOR = {  # which interval belongs to which way of pooling; the first is its defa
 }
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
-class PartialCorrelations:
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True, repr=False)
+class PartialCorrelations(Displayed):
     """The result of `partial_correlations`; every table is tidy and carries its caveats."""
 
     table: pd.DataFrame  # one row per group, way of pooling and pair of test sets

@@ -20,6 +20,7 @@ from oodles.stats.skill import skill
 from oodles.stats.stability import stability
 from oodles.stats.windows import windows
 
+AUTO = "auto"  # across the first column that makes several groups, if any
 # by its option: the name of the answer, and who gives it
 QUESTIONS: Mapping[str, tuple[str, Callable[..., Answer]]] = {
     "across": ("claim", claim),
@@ -50,6 +51,15 @@ def split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options that ask a question, and the others."""
     asked = {name: value for name, value in options.items() if name in QUESTIONS and value}
     return asked, {name: value for name, value in options.items() if name not in QUESTIONS}
+
+
+def settle_across(asked: Mapping[str, Any], pairs: pd.DataFrame) -> dict[str, Any]:
+    """Which column is compared where the first that makes groups was meant; none where there is one group."""
+    if tuple(asked.get("across") or ()) != (AUTO,):
+        return dict(asked)
+    several = [str(c) for c in pairs.columns[: list(pairs.columns).index("a")] if pairs[c].astype(str).nunique() > 1]
+    rest = {name: value for name, value in asked.items() if name != "across"}
+    return {"across": (several[0],), **rest} if several else rest
 
 
 def ask(

@@ -5,12 +5,14 @@ It claims no more than the number of independent runs allows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from oodles.stats.answers import Answer
 from oodles.stats.cautions import hardly_differ
 from oodles.stats.correlate import PartialCorrelations
 from oodles.stats.pairs import NOISE, SIGNIFICANT
@@ -58,6 +60,17 @@ def verdicts(result: PartialCorrelations) -> tuple[Verdict, ...]:
     groups = list(result.table.groupby(by, sort=False)) if by else [((), result.table)]
     over = _over(result.table, len(groups))
     return tuple(_verdict(dict(zip(by, map(str, names), strict=True)), pairs, way, over) for names, pairs in groups)
+
+
+def overall(told: Sequence[Verdict], claim: Answer | None = None) -> str:
+    """One answer for all groups: the claim across them where it was asked, else how many say what."""
+    if claim is not None and claim.sentences and len(told) > 1:
+        return " ".join(claim.sentences)
+    if len(told) == 1:
+        return told[0].sentence
+    heads = Counter(verdict.sentence.partition(":")[0] for verdict in told)
+    counts = [f"{head} ({count})" for head, count in heads.most_common()]
+    return f"{len(told)} groups, each by itself: {'; '.join(counts)}." if told else "No answer: there is no pair."
 
 
 def _listed(by: object) -> list[object]:

@@ -1,0 +1,572 @@
+"use strict";
+// The report's own script. It draws what the page's data hold and computes no statistic: means of runs and what is
+// shown in words are all there is. Without it the page keeps its static figures and its tables.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const $ = (id) => document.getElementById(id);
+  const tables = Object.fromEntries(Object.entries(data.tables).map(([name, columns]) => [name, decode(columns)]));
+  const pairs = tables.correlations || [];
+  const ways = Object.keys(data.ways);
+  const groupOf = (row) => data.groups.findIndex((g) => data.by.every((c) => String(row[c]) === g.of[c]));
+  for (const row of pairs) row.group = groupOf(row);
+  const names = [...new Map(pairs.map((p) => [key(p), [p.a, p.b]])).values()];
+  const oneStep = !data.grids || data.grids.every((g) => g.length < 2);
+  const level = `${+(100 * data.level).toPrecision(3)} %`;
+  const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d1f", "#56b4e9", "#7a4fb3", "#a63d40", "#4d7c0f",
+    "#b8860b", "#00798c", "#8d5b4c", "#6b7280", "#c2185b", "#3f51b5"];
+  const colour = (name) => PALETTE[Math.max(0, data.sets.indexOf(name)) % PALETTE.length];
+
+  function decode(columns) {
+    const count = columns.length ? (columns[0].values || columns[0].codes || columns[0].flags).length : 0;
+    return Array.from({ length: count }, (_, i) => Object.fromEntries(columns.map((c) =>
+      [c.name, c.codes ? c.levels[c.codes[i]] ?? "" : c.flags ? Boolean(c.flags[i]) : c.values[i]])));
+  }
+  function key(p) { return `${p.a}\u0000${p.b}`; }
+
+  // numbers as everywhere else: two decimals and a sign, p without its 0
+  const known = (x) => x !== null && x !== undefined && Number.isFinite(x);
+  function signed(x) {
+    if (!known(x)) return "–";
+    const text = (x < 0 ? "−" : "+") + Math.abs(x).toFixed(2);
+    return text.slice(1) === "0.00" ? "0.00" : text;
+  }
+  const pText = (p) => !known(p) ? "no test" : p < 0.001 ? "p <.001" : `p ${p.toFixed(3).replace(/^0/, "")}`;
+  const interval = (p) => known(p.low) ? `[${signed(p.low)}, ${signed(p.high)}]` : "no interval";
+  const plural = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
+  const test = (p) => p.p_said !== undefined ? p.p_said : p.p_holm;
+  const descriptive = (p) => known(p.r) && !known(p.p_val);
+  const coversZero = (p) => !known(p.low) || (p.low <= 0 && p.high >= 0);
+  const mark = (p) => descriptive(p) ? "°" : p.clear ? "*" : "";
+  const short = (text, most = 30) => text.length <= most ? text : text.slice(0, most - 1) + "…";
+
+  // state: what is chosen; it lives in the address
+  const state = { pair: null, group: 0, way: ways[0], metric: data.metric, only: {}, shots: "", seed: "", words: false };
+  function clearest() {
+    const own = pairs.filter((p) => p.group === state.group && p.within === state.way && known(p.r));
+    const away = (p) => known(p.low) ? (p.r > 0 ? p.low : -p.high) : Math.abs(p.r) - 2;
+    return own.sort((p, q) => (q.clear - p.clear) || away(q) - away(p))[0] || pairs[0];
+  }
+  function readAddress() {
+    const hash = decodeURIComponent(location.hash.slice(1));
+    if (!hash.includes("=")) return;
+    const given = new URLSearchParams(location.hash.slice(1));
+    const pair = (given.get("pair") || "").split(" ~ ");
+    const found = names.find(([a, b]) => a === pair[0] && b === pair.slice(1).join(" ~ "));
+    if (found) state.pair = found;
+    const group = Number(given.get("group"));
+    if (group >= 1 && group <= data.groups.length) state.group = group - 1;
+    if (ways.includes(given.get("way"))) state.way = given.get("way");
+    if (data.scores && given.get("metric") in data.scores) state.metric = given.get("metric");
+    for (const name of ["shots", "seed"]) if (given.get(name)) state[name] = given.get(name);
+    for (const name of data.by) if (given.get(name)) state.only[name] = given.get(name);
+    state.words = given.get("words") === "1";
+  }
+  function writeAddress() {
+    const told = new URLSearchParams({ pair: state.pair.join(" ~ "), way: state.way });
+    if (data.groups.length > 1) told.set("group", state.group + 1);
+    if (state.metric !== data.metric) told.set("metric", state.metric);
+    for (const name of ["shots", "seed"]) if (state[name]) told.set(name, state[name]);
+    for (const [name, value] of Object.entries(state.only)) if (value) told.set(name, value);
+    if (state.words) told.set("words", "1");
+    try { history.replaceState(null, "", `#${told}`); } catch { /* a page inside another page */ }
+    $("link").href = `#${told}`;
+  }
+  const shownGroups = () => d3.sort(data.groups.map((g, i) => i), (i) => data.groups[i].size ?? 0)
+    .filter((i) => data.by.every((c) => !state.only[c] || data.groups[i].of[c] === state.only[c]));
+  const rowOf = (group, pair = state.pair, way = state.way) =>
+    pairs.find((p) => p.group === group && p.within === way && p.a === pair[0] && p.b === pair[1]);
+
+  // drawing
+  const RAMP = d3.interpolateRdBu;
+  const mix = (r, p) => {
+    const c = d3.rgb(RAMP((Math.max(-1, Math.min(1, r)) + 1) / 2));
+    return coversZero(p) ? d3.interpolateRgb(c, "#f7f7f7")(0.55) : String(c);  // fades where 0 is not excluded
+  };
+  const ink = (fill) => { const c = d3.lab(fill); return c.l < 60 ? "#ffffff" : "#16191d"; };
+  const fillOf = (p) => p && known(p.r) ? mix(p.r, p) : "url(#hatch)";
+  const roomOf = (id, most, least = 260) => Math.max(least, Math.min(most, ($(id) && $(id).parentElement.clientWidth) || most));
+  function put(id, node, label) {
+    const place = $(id);
+    if (!place) return;
+    place.replaceChildren();
+    if (!node) { place.hidden = true; return; }
+    place.hidden = false;
+    node.setAttribute("role", "img");
+    node.setAttribute("aria-label", label);
+    place.append(node);
+  }
+  function say(id, text) { const place = $(id); if (place) place.textContent = text; }
+  const told = (p) => !p ? "no result" : !known(p.r) ? `${p.a} ~ ${p.b}\nno correlation: ${p.caveats || "see the caveats"}` :
+    `${p.a} ~ ${p.b}${data.groups.length > 1 ? `\n${data.groups[p.group].label}` : ""}\nr = ${signed(p.r)} ${interval(p)}, ${
+      pText(test(p))}\n${plural(p.n_runs, "run")}, ${plural(p.n_units, "independent unit")}${
+      p.clear ? "\nclear" : p.doubt ? `\nmay be due to ${data.due[p.doubt] || p.doubt}` : ""}`;
+  function choosing(svg, label, rows, choose) {  // cells that a click chooses
+    const cells = svg.querySelectorAll(`.m-${label} rect`);
+    cells.forEach((cell, i) => {
+      if (!rows[i]) return;
+      cell.style.cursor = "pointer";
+      cell.addEventListener("click", () => choose(rows[i]));
+    });
+  }
+  const cellMarks = (rows, x, y, chosen, withText) => [
+    Plot.cell(rows, { x, y, fill: (d) => fillOf(d.p), inset: 0.7, className: "m-values" }),
+    Plot.cell(rows.filter((d) => chosen(d)), { x, y, fill: "none", stroke: "var(--ink)", strokeWidth: 2, inset: 0, className: "m-chosen" }),
+    withText ? Plot.text(rows.filter((d) => d.p && known(d.p.r)), { x, y, text: (d) => signed(d.p.r).replace("0.", ".") + mark(d.p),
+      fill: (d) => ink(fillOf(d.p)), fontSize: 10, fontWeight: (d) => d.p.clear ? 700 : 400 }) : null,
+    Plot.tip(rows, Plot.pointer({ x, y, title: (d) => told(d.p), fontSize: 12, maxRadius: 30 })),
+  ];
+
+  function drawOverview() {
+    const groups = shownGroups();
+    if (data.groups.length < 2) return drawTriangle("overview", 640);
+    const mean = new Map(names.map((pair) => {
+      const rs = groups.map((g) => rowOf(g, pair)).filter((p) => p && known(p.r)).map((p) => p.r);
+      return [pair.join("\u0000"), rs.length ? d3.mean(rs) : -2];
+    }));
+    const order = [...names].sort((p, q) => mean.get(q.join("\u0000")) - mean.get(p.join("\u0000")));
+    const label = (pair) => `${short(pair[0], 22)} ~ ${short(pair[1], 22)}`;
+    const rows = order.flatMap((pair) => groups.map((g) => ({ pair, g, p: rowOf(g, pair), x: data.groups[g].label, y: label(pair) })));
+    const left = Math.min(300, 14 + 6.3 * d3.max(order, (pair) => label(pair).length));
+    const across = d3.max(groups, (g) => short(data.groups[g].label, 30).length) || 0;
+    const width = Math.max(roomOf("overview", 1070), left + 30 * groups.length);
+    const withText = (width - left - 20 - 4.2 * across) / groups.length > 33;
+    const svg = Plot.plot({
+      width, height: 34 + 5 * across + 22 * order.length, marginLeft: left, marginTop: 24 + 5 * across, marginRight: 20 + 4.2 * across, marginBottom: 6,
+      x: { domain: groups.map((g) => data.groups[g].label), axis: "top", label: null, tickRotate: -40, tickFormat: (t) => short(t, 30), tickSize: 0 },
+      y: { domain: order.map(label), label: null, tickSize: 0 }, color: { type: "identity" },
+      marks: cellMarks(rows, "x", "y", (d) => d.pair === state.pair && d.g === state.group, withText),
+    });
+    choosing(svg, "values", rows, (d) => change({ pair: d.pair, group: d.g }));
+    const clear = rows.filter((d) => d.p && d.p.clear).length;
+    put("overview", svg, `Partial correlations of ${order.length} pairs of test sets in ${groups.length} groups, sorted by their mean: ${
+      clear} of ${rows.length} cells are clear. The largest mean is that of ${order[0].join(" and ")}.`);
+  }
+
+  function drawTriangle(id, most) {
+    const own = pairs.filter((p) => p.group === state.group && p.within === state.way);
+    const sets = data.sets.filter((s) => own.some((p) => p.a === s || p.b === s));
+    const place = new Map(sets.map((s, i) => [s, i]));
+    const rows = own.map((p) => {
+      const [x, y] = place.get(p.a) < place.get(p.b) ? [p.a, p.b] : [p.b, p.a];
+      return { p, x, y, pair: names.find(([a, b]) => a === p.a && b === p.b) };
+    });
+    const left = Math.min(210, 12 + 6.4 * d3.max(sets, (s) => short(s).length));
+    const width = roomOf(id, Math.min(most, left + 62 * sets.length + 90), 240);
+    const cell = Math.min(46, (width - left - 10) / (sets.length - 1));
+    const svg = Plot.plot({
+      width, height: cell * (sets.length - 1) + 0.62 * left + 24, marginLeft: left, marginBottom: 0.62 * left + 12, marginTop: 8,
+      marginRight: Math.max(10, width - left - Math.min(62, (width - left - 10) / (sets.length - 1)) * (sets.length - 1)),
+      x: { domain: sets.slice(0, -1), label: null, tickRotate: -38, tickFormat: (s) => short(s), tickSize: 0 },
+      y: { domain: sets.slice(1), label: null, tickFormat: (s) => short(s), tickSize: 0 }, color: { type: "identity" },
+      marks: cellMarks(rows, "x", "y", (d) => d.pair === state.pair, (width - left) / sets.length > 34),
+    });
+    choosing(svg, "values", rows, (d) => change({ pair: d.pair }));
+    const clear = own.filter((p) => p.clear).length;
+    put(id, svg, `Heatmap of the partial correlations of ${own.length} pairs of test sets, ${data.ways[state.way]}; ${clear} are clear. The table has the numbers.`);
+  }
+
+  function drawNetwork() {
+    const own = pairs.filter((p) => p.group === state.group && p.within === state.way && known(p.r));
+    const sets = data.sets.filter((s) => own.some((p) => p.a === s || p.b === s));
+    const at = new Map(sets.map((s, i) => { const t = 2 * Math.PI * i / sets.length - Math.PI / 2; return [s, [Math.cos(t), Math.sin(t)]]; }));
+    const edges = state.words ? own.filter((p) => p.r > 0.5 || p.r < -0.3) : own.filter((p) => Math.abs(p.r) >= 0.1);
+    const width = roomOf("network", 520);
+    const link = (rows, dash) => Plot.link(rows, { x1: (p) => at.get(p.a)[0], y1: (p) => at.get(p.a)[1], x2: (p) => at.get(p.b)[0], y2: (p) => at.get(p.b)[1],
+      stroke: (p) => p.r > 0 ? "#2166ac" : "#b2182b", strokeWidth: (p) => 0.5 + 9 * Math.abs(p.r), strokeOpacity: dash ? 0.35 : 0.85,
+      strokeDasharray: dash ? "5,5" : null, title: told, className: dash ? "m-open" : "m-settled" });
+    const svg = Plot.plot({
+      width, height: width * 0.8, axis: null, margin: 64, x: { domain: [-1.05, 1.05] }, y: { domain: [1.05, -1.05] }, color: { type: "identity" },
+      marks: [
+        link(edges.filter(coversZero), true), link(edges.filter((p) => !coversZero(p)), false),
+        Plot.dot(sets, { x: (s) => at.get(s)[0], y: (s) => at.get(s)[1], r: 6, fill: colour, stroke: "var(--paper)" }),
+        Plot.text(sets, { x: (s) => 1.1 * at.get(s)[0], y: (s) => 1.13 * at.get(s)[1], text: (s) => short(s), fontSize: 11, fill: "currentColor", clip: false }),
+      ],
+    });
+    const up = edges.filter((p) => p.r > 0).length;
+    put("network", svg, `Network of ${sets.length} test sets: ${up} positive and ${edges.length - up} negative links; dashed where the interval covers 0.`);
+    say("network-note", (state.words ? "Only the study’s strong (r above .5) and negative (below −.3) pairs. " : "Pairs with |r| of .1 and more. ") +
+      "Blue: rise together; red: move apart; wider: larger; dashed: the interval covers 0.");
+  }
+
+  // the chosen pair
+  function pairSentence(p) {
+    const [a, b] = state.pair;
+    if (!p || !known(p.r)) return `${a} and ${b}: no correlation could be estimated here. ${p ? p.caveats : ""}`;
+    const what = descriptive(p) ? (p.r > 0 ? "rise together in these runs, which is not tested" : "move apart in these runs, which is not tested")
+      : p.clear ? (p.r > 0 ? "rise together" : "move apart")
+        : p.doubt && (test(p) < 0.05 || p.p_holm < 0.05) ? `are correlated, but that may be due to ${data.due[p.doubt] || p.doubt}`
+          : "cannot be told from no relation";
+    return `${a} and ${b} ${what}: r = ${signed(p.r)}, ${level} interval ${interval(p)}, ${
+      descriptive(p) ? "no test" : `${pText(test(p))} (adjusted over all tests reported)`}; ${plural(p.n_runs, "run")}, ${plural(p.n_units, "independent unit")}.`;
+  }
+  function whatWouldChange(p) {
+    const said = [];
+    const own = specifications();
+    if (own.length > 1) {
+      const base = own.find((s) => s.default) || own[0];
+      const same = own.filter((s) => s.r * base.r > 0);
+      said.push(`Under ${own.length} choices of steps, method, pooling and metric the sign is the same in ${same.length}, and clear in ${
+        same.filter((s) => known(s.p_holm) && s.p_holm < 0.05).length}; r goes from ${signed(d3.min(own, (s) => s.r))} to ${signed(d3.max(own, (s) => s.r))}.`);
+    }
+    if (p && known(p.r_corrected)) said.push(`Corrected for the noise of finite test sets: r = ${signed(p.r_corrected)}.`);
+    else if (p && known(p.r_corrected_low) && p.r_corrected_low !== p.r_corrected_high)
+      said.push(`Corrected for the noise of finite test sets, r lies between ${signed(p.r_corrected_low)} and ${signed(p.r_corrected_high)} (per-example records would tell).`);
+    if (p && known(p.r_raw)) said.push(`With nothing regressed out: r = ${signed(p.r_raw)}.`);
+    for (const way of ways) if (way !== state.way) {
+      const other = rowOf(state.group, state.pair, way);
+      if (other && known(other.r)) said.push(`${data.ways[way][0].toUpperCase()}${data.ways[way].slice(1)}: r = ${signed(other.r)} ${interval(other)}.`);
+    }
+    for (const name of state.pair) {
+      const fit = (tables.fits || []).find((f) => f.test_set === name && f.within === state.way && groupOf(f) === state.group);
+      if (fit && known(fit.r2)) said.push(`${name}: in-domain explains ${Math.round(100 * fit.r2)} %${
+        known(fit.reliability) ? `, reliability of the rest ${Math.max(0, fit.reliability).toFixed(2)}` : ""}.`);
+    }
+    return said;
+  }
+  const specifications = () => (tables.sensitivity || []).filter((s) => groupOf(s) === state.group && s.a === state.pair[0] && s.b === state.pair[1] && known(s.r));
+
+  function drawForest() {
+    const levels = (tables.claim_levels || []).filter((l) => l.a === state.pair[0] && l.b === state.pair[1]);
+    const groups = shownGroups().map((g) => ({ g, label: data.groups[g].label, p: rowOf(g) })).filter((d) => d.p && known(d.p.r));
+    if (groups.length < 2) return put("forest", null);
+    const next = (tables.claim || []).filter((c) => c.a === state.pair[0] && c.b === state.pair[1] && known(c.predicted_low));
+    const rows = groups.map((d) => ({ label: d.label, r: d.p.r, low: d.p.low, high: d.p.high, clear: d.p.clear, g: d.g, p: d.p, new: false }));
+    for (const c of next) rows.push({ label: `a new ${String(c.across).replace("_", " ")}${stratum(c)}`, r: c.r, low: c.predicted_low, high: c.predicted_high, new: true });
+    const left = Math.min(270, 14 + 6.4 * d3.max(rows, (d) => short(d.label, 40).length));
+    const svg = Plot.plot({
+      width: roomOf("forest", 640), height: 60 + 20 * rows.length, marginLeft: left, marginRight: 20,
+      x: { domain: [-1, 1], grid: true, label: `r, ${data.ways[state.way]}` }, y: { domain: rows.map((d) => d.label), label: null, tickFormat: (t) => short(t, 40), tickSize: 0 },
+      color: { type: "identity" },
+      marks: [
+        Plot.ruleX([0], { stroke: "var(--muted)" }),
+        Plot.ruleY(rows.filter((d) => known(d.low)), { y: "label", x1: "low", x2: "high", stroke: (d) => d.new ? "var(--in-domain)" : "var(--ood)", strokeWidth: (d) => d.new ? 4 : 1.8, className: "m-intervals" }),
+        Plot.dot(rows.filter((d) => !d.new), { y: "label", x: "r", fill: (d) => d.clear ? "var(--ood)" : "var(--paper)", stroke: "var(--ood)", r: 4, className: "m-estimates" }),
+        Plot.tip(rows, Plot.pointerY({ y: "label", x: "r", title: (d) => d.new ? `${d.label}\nexpected between ${signed(d.low)} and ${signed(d.high)}` : told(d.p) })),
+      ],
+    });
+    put("forest", svg, `Correlation of ${state.pair.join(" and ")} in ${groups.length} groups with intervals: from ${signed(d3.min(groups, (d) => d.p.r))} to ${signed(d3.max(groups, (d) => d.p.r))}; ${groups.filter((d) => d.p.clear).length} are clear.`);
+    return levels;
+  }
+  function stratum(c) {
+    const columns = Object.keys(c);
+    const before = columns.slice(0, columns.indexOf("across")).map((n) => c[n]).filter(Boolean);
+    return before.length ? `, ${before.join(", ")}` : "";
+  }
+
+  const ownRuns = () => (data.runs || []).map((r, i) => i).filter((i) => data.runs[i].group === state.group
+    && (!state.shots || data.runs[i].shots === state.shots) && (!state.seed || data.runs[i].seed === state.seed));
+  const seriesOf = (of, name, runs) => !of || !of[name] ? [] : runs.flatMap((i) => !of[name][i] ? [] :
+    of[name][i].flatMap((v, k) => v === null ? [] : [{ run: data.runs[i].run, i, step: data.grids[i][k], k, value: v }]));
+
+  function drawResiduals() {
+    const of = data.residuals && data.residuals[state.way];
+    if (!of || !of[state.pair[0]] || !of[state.pair[1]]) return put("residuals", null);
+    const second = of[state.pair[1]];
+    const points = seriesOf(of, state.pair[0], ownRuns()).flatMap((d) => second[d.i] && second[d.i][d.k] !== null ? [{ ...d, other: second[d.i][d.k] }] : []);
+    if (!points.length) return put("residuals", null);
+    const width = roomOf("residuals", 420);
+    const svg = Plot.plot({
+      width, height: 0.85 * width, marginLeft: 52, inset: 8, x: { label: `residual, ${short(state.pair[0], 30)} →`, grid: true, ticks: 5 }, y: { label: `↑ residual, ${short(state.pair[1], 30)}`, grid: true, ticks: 5 },
+      marks: [
+        Plot.ruleX([0], { stroke: "var(--muted)", strokeDasharray: "2,3" }), Plot.ruleY([0], { stroke: "var(--muted)", strokeDasharray: "2,3" }),
+        Plot.dot(points, { x: "value", y: "other", r: points.length > 600 ? 1.8 : 3, fill: "var(--ood)", fillOpacity: 0.5, className: "m-points" }),
+        Plot.tip(points, Plot.pointer({ x: "value", y: "other", title: (d) => `${d.run}\nstep ${d.step}\n${signed(d.value)}, ${signed(d.other)}` })),
+      ],
+    });
+    const p = rowOf(state.group);
+    put("residuals", svg, `Residuals of ${state.pair[0]} against those of ${state.pair[1]}: ${points.length} points, r = ${signed(p && p.r)} ${p ? interval(p) : ""}.`);
+    say("residuals-note", `${points.length} points of ${plural(new Set(points.map((d) => d.i)).size, "run")}; r = ${signed(p && p.r)}${p ? ` ${interval(p)}` : ""} is that of all runs of the group.`);
+  }
+
+  function drawFit(id, name) {
+    const of = data.residuals && data.residuals[state.way];
+    const inside = data.inside && data.inside[data.metric];
+    if (!of || !of[name] || !inside || !data.curves) return put(id, null);
+    const values = data.scores[data.metric][name];
+    const points = seriesOf(of, name, ownRuns()).flatMap((d) => {
+      const x = inside[d.i] && inside[d.i][d.k], y = values[d.i] && values[d.i][d.k];
+      return known(x) && known(y) ? [{ ...d, x, y, fitted: y - d.value }] : [];
+    });
+    if (!points.length) return put(id, null);
+    const width = roomOf(id, 330, 220);
+    const curve = state.way === "pooled";
+    const svg = Plot.plot({
+      width, height: 0.85 * width, marginLeft: 48, x: { label: `in-domain ${data.metric.replace("_", " ")} →`, grid: true, ticks: 5 }, y: { label: `↑ ${short(name, 34)}`, grid: true, ticks: 5 },
+      marks: [
+        Plot.dot(points, { x: "x", y: "y", r: points.length > 600 ? 1.6 : 2.6, fill: colour(name), fillOpacity: 0.45, className: "m-points" }),
+        Plot.line(d3.sort(points, (d) => d.x), { x: "x", y: "fitted", z: curve ? null : "run", stroke: "var(--in-domain)", strokeWidth: curve ? 2.4 : 1, className: "m-fit" }),
+        Plot.tip(points, Plot.pointer({ x: "x", y: "y", title: (d) => `${d.run}\nstep ${d.step}: ${d.y.toFixed(3)}, expected ${d.fitted.toFixed(3)}` })),
+      ],
+    });
+    put(id, svg, `${name} against in-domain performance with the fitted curve: ${points.length} points.`);
+  }
+
+  const logSteps = (steps) => { const s = steps.filter((x) => x > 0); return s.length > 2 && s[s.length >> 1] < s[s.length - 1] / 3; };
+  function meanOf(points, runs) {
+    const by = d3.group(points, (d) => d.step);
+    return [...by].filter(([, own]) => own.length === runs).map(([step, own]) => ({ step, value: d3.mean(own, (d) => d.value),
+      low: d3.quantile(own, 0.25, (d) => d.value), high: d3.quantile(own, 0.75, (d) => d.value), n: own.length })).sort((p, q) => p.step - q.step);
+  }
+  function stepPlot(width, height, steps, label, marks, domain) {
+    return Plot.plot({ width, height, marginLeft: 40, marginTop: 14, marginBottom: 28, marginRight: 8,
+      x: { type: logSteps(steps) ? "symlog" : "linear", label: "step →", ticks: logSteps(steps) ? thin(steps) : 5, tickFormat: "d" },
+      y: { label, grid: true, ticks: 4, domain }, marks });
+  }
+  const thin = (steps) => { const s = [...new Set(steps)].sort((a, b) => a - b); return s.filter((x, i) => i === s.length - 1 || i % Math.ceil(s.length / 6) === 0); };
+
+  function drawTrajectory(name, width, into) {
+    const runs = ownRuns();
+    const points = seriesOf(data.scores[state.metric], name, runs);
+    const card = document.createElement("div");
+    card.className = "card";
+    const title = document.createElement("h4");
+    title.textContent = name;
+    card.append(title);
+    into.append(card);
+    if (!points.length) { card.append("no scores"); return; }
+    const steps = [...new Set(points.map((d) => d.step))].sort((a, b) => a - b);
+    const count = new Set(points.map((d) => d.i)).size;
+    const mean = meanOf(points, count);
+    const inside = meanOf(seriesOf(data.inside, state.metric, runs), runs.filter((i) => data.inside && data.inside[state.metric] && data.inside[state.metric][i]).length);
+    const chance = state.metric === data.metric && data.chance ? data.chance[name] : null;
+    const svg = stepPlot(width, 150, steps, `↑ ${state.metric.replace("_", " ")}`, [
+      known(chance) ? Plot.ruleY([chance], { stroke: "var(--muted)", strokeDasharray: "2,3" }) : null,
+      count > 4 ? Plot.areaY(mean, { x: "step", y1: "low", y2: "high", fill: colour(name), fillOpacity: 0.18 }) : null,
+      Plot.line(d3.sort(points, (d) => d.step), { x: "step", y: "value", z: "i", stroke: colour(name), strokeOpacity: 0.3, strokeWidth: 0.8, className: "m-runs" }),
+      Plot.line(inside, { x: "step", y: "value", stroke: "var(--in-domain)", strokeWidth: 1.4, strokeDasharray: "4,3", className: "m-in-domain" }),
+      Plot.line(mean, { x: "step", y: "value", stroke: colour(name), strokeWidth: 2.6, className: "m-mean" }),
+      Plot.tip(mean, Plot.pointerX({ x: "step", y: "value", title: (d) => `step ${d.step}\nmean ${d.value.toFixed(3)} of ${plural(d.n, "run")}\nmiddle half ${d.low.toFixed(3)} to ${d.high.toFixed(3)}` })),
+    ]);
+    svg.setAttribute("role", "img");
+    svg.setAttribute("aria-label", `${state.metric} on ${name} over the steps, ${plural(count, "run")}: from ${mean.length ? mean[0].value.toFixed(2) : "–"} to ${mean.length ? mean[mean.length - 1].value.toFixed(2) : "–"}.`);
+    card.append(svg);
+    const answers = Object.keys(data.scores).filter((m) => m.startsWith("share:") && data.scores[m][name]);
+    if (!answers.length || state.metric !== data.metric) return;
+    const shares = answers.flatMap((m) => { const own = seriesOf(data.scores[m], name, runs);
+      return meanOf(own, new Set(own.map((d) => d.i)).size).map((d) => ({ ...d, answer: m.slice(6) })); });
+    const last = d3.groups(shares, (d) => d.answer).map(([, own]) => own[own.length - 1]).filter(Boolean);
+    const lower = stepPlot(width, 84, steps, "↑ share", [
+      Plot.line(shares, { x: "step", y: "value", z: "answer", stroke: "var(--share)", strokeWidth: 1.4, className: "m-shares" }),
+      Plot.text(last, { x: "step", y: "value", text: "answer", textAnchor: "end", dy: -6, fontSize: 10, fill: "currentColor" }),
+    ], [0, 1]);
+    lower.setAttribute("role", "img");
+    lower.setAttribute("aria-label", `Share of each answer on ${name} over the steps, mean of the runs.`);
+    card.append(lower);
+  }
+  function drawTrajectories() {
+    for (const [id, sets] of [["pair-trajectories", state.pair], ["trajectories", data.sets]]) {
+      const place = $(id);
+      place.replaceChildren();
+      place.hidden = oneStep || !data.scores;
+      if (place.hidden) continue;
+      const room = place.parentElement.clientWidth || 1000;
+      const across = Math.max(1, Math.min(id === "trajectories" ? 4 : 2, Math.floor(room / 230)));
+      for (const name of sets) drawTrajectory(name, Math.min(420, Math.floor(room / across) - 16), place);
+    }
+    if (oneStep && data.scores) {
+      const place = $("trajectories");
+      place.hidden = false;
+      for (const [i, name] of data.sets.entries()) {
+        const cell = document.createElement("div");
+        cell.id = `scatter-${i}`;
+        cell.className = "card";
+        const outer = document.createElement("div");
+        outer.append(cell);
+        place.append(outer);
+        drawFit(cell.id, name);
+      }
+    }
+  }
+
+  function drawSpecifications() {
+    const own = d3.sort(specifications(), (s) => s.r).map((s, x) => ({ ...s, x }));
+    if (own.length < 2) return put("specifications", null);
+    const choices = ["steps", "method", "within", "metric"].filter((c) => new Set(own.map((s) => s[c])).size > 1);
+    const lines = choices.flatMap((c) => [...new Set(own.map((s) => s[c]))].map((v) => ({ c, v, label: `${c}: ${v}` })));
+    const dots = lines.flatMap((l) => own.filter((s) => s[l.c] === l.v).map((s) => ({ x: s.x, y: l.label, s })));
+    const width = roomOf("specifications", 760), left = Math.min(200, width * 0.36);
+    const tint = (s) => s.default ? "var(--in-domain)" : known(s.p_holm) && s.p_holm < 0.05 ? "var(--ood)" : "var(--muted)";
+    const words = (s) => `r = ${signed(s.r)} ${interval(s)}, ${pText(s.p_holm)}\n${["steps", "method", "within", "metric"].map((c) => s[c]).join(", ")}${s.default ? "\nthe default" : ""}`;
+    const top = Plot.plot({ width, height: 190, marginLeft: left, marginBottom: 10, x: { axis: null, domain: [-1, own.length] }, y: { label: "↑ r", grid: true, domain: [-1, 1] }, color: { type: "identity" },
+      marks: [Plot.ruleY([0], { stroke: "var(--muted)" }),
+        Plot.ruleX(own.filter((s) => known(s.low)), { x: "x", y1: "low", y2: "high", stroke: tint, strokeOpacity: 0.6 }),
+        Plot.dot(own, { x: "x", y: "r", r: (s) => s.default ? 5 : 3, fill: tint, symbol: (s) => s.default ? "square" : "circle", className: "m-choices" }),
+        Plot.tip(own, Plot.pointerX({ x: "x", y: "r", title: words }))], symbol: { type: "identity" }, r: { type: "identity" } });
+    const below = Plot.plot({ width, height: 16 * lines.length + 14, marginLeft: left, marginTop: 4, marginBottom: 6, x: { axis: null, domain: [-1, own.length] }, y: { domain: lines.map((l) => l.label), label: null, tickSize: 0 },
+      marks: [Plot.tickX(dots, { x: "x", y: "y", stroke: "currentColor", insetTop: 3, insetBottom: 3, className: "m-made-of" })] });
+    const both = document.createElement("div");
+    both.append(top, below);
+    put("specifications", both, `Specification curve: r of ${state.pair.join(" and ")} under ${own.length} choices, from ${signed(own[0].r)} to ${signed(own[own.length - 1].r)}.`);
+  }
+
+  function drawWindows() {
+    const own = (tables.windows || []).filter((w) => groupOf(w) === state.group && w.within === state.way && w.a === state.pair[0] && w.b === state.pair[1]
+      && ["early", "middle", "late"].includes(w.window) && known(w.r));
+    if (!own.length) return put("windows-view", null);
+    put("windows-view", Plot.plot({ width: roomOf("windows-view", 340), height: 210, marginLeft: 44, x: { domain: ["early", "middle", "late"], label: "part of training" }, y: { domain: [-1, 1], grid: true, label: "↑ r" },
+      marks: [Plot.ruleY([0], { stroke: "var(--muted)" }), Plot.ruleX(own.filter((w) => known(w.low)), { x: "window", y1: "low", y2: "high", stroke: "var(--ood)", strokeWidth: 2 }),
+        Plot.dot(own, { x: "window", y: "r", fill: "var(--ood)", r: 5 }), Plot.tip(own, Plot.pointerX({ x: "window", y: "r", title: (w) => `${w.window}: r = ${signed(w.r)} ${interval(w)}` }))] }),
+    `Correlation of ${state.pair.join(" and ")} early, in the middle and late in training.`);
+  }
+  function drawSizes() {
+    const rows = shownGroups().map((g) => ({ size: data.groups[g].size, label: data.groups[g].label, p: rowOf(g) })).filter((d) => known(d.size) && d.p && known(d.p.r));
+    if (new Set(rows.map((d) => d.size)).size < 3) return put("sizes", null);
+    put("sizes", Plot.plot({ width: roomOf("sizes", 420), height: 230, marginLeft: 44, x: { type: "log", label: "parameters →", tickFormat: "~s" }, y: { domain: [-1, 1], grid: true, label: "↑ r" },
+      marks: [Plot.ruleY([0], { stroke: "var(--muted)" }), Plot.ruleX(rows.filter((d) => known(d.p.low)), { x: "size", y1: (d) => d.p.low, y2: (d) => d.p.high, stroke: "var(--ood)" }),
+        Plot.dot(rows, { x: "size", y: (d) => d.p.r, fill: (d) => d.p.clear ? "var(--ood)" : "var(--paper)", stroke: "var(--ood)", r: 4.5 }),
+        Plot.tip(rows, Plot.pointerX({ x: "size", y: (d) => d.p.r, title: (d) => told(d.p) }))], color: { type: "identity" } }),
+    `Correlation of ${state.pair.join(" and ")} against the size of the model, ${rows.length} groups.`);
+  }
+  function drawStability() {
+    const rows = (tables.stability || []).filter((s) => known(s.sd));
+    if (!rows.length) return put("stability-view", null);
+    const label = (s) => data.by.map((c) => s[c]).join(", ") || "all runs";
+    const kinds = { residuals: "sd of residuals", steps: "sd from step to step", correlations: "sd over runs of Fisher’s z" };
+    const both = document.createElement("div");
+    both.className = "row";
+    for (const [what, title] of Object.entries(kinds)) {
+      const own = d3.sort(rows.filter((s) => s.what === what), (s) => s.sd);
+      if (!own.length) continue;
+      both.append(Plot.plot({ width: 350, height: 50 + 18 * own.length, marginLeft: Math.min(180, 14 + 6.3 * d3.max(own, (s) => short(label(s)).length)), x: { label: `${title} →`, grid: true, zero: true }, y: { domain: own.map(label), label: null, tickFormat: (t) => short(t), tickSize: 0 },
+        marks: [Plot.ruleY(own.filter((s) => known(s.low)), { y: label, x1: "low", x2: "high", stroke: "var(--ood)" }), Plot.dot(own, { y: label, x: "sd", fill: "var(--ood)" })] }));
+    }
+    put("stability-view", both, `How steady each group is: ${rows.length} sds with their intervals, smallest first.`);
+  }
+  function drawSkill() {
+    const rows = (tables.skill || []).filter((s) => groupOf(s) === state.group && s.within === state.way && known(s.r_accuracy) && known(s.r_auc));
+    if (!rows.length) return put("skill-view", null);
+    const width = roomOf("skill-view", 420);
+    put("skill-view", Plot.plot({ width, height: 0.9 * width, x: { domain: [-1, 1], grid: true, label: "r of accuracy →" }, y: { domain: [-1, 1], grid: true, label: "↑ r of AUC, which knows no preferred answer" },
+      marks: [Plot.link([[-1, 1]], { x1: -1, y1: -1, x2: 1, y2: 1, stroke: "var(--grid)" }), Plot.ruleX([0]), Plot.ruleY([0]),
+        Plot.dot(rows, { x: "r_accuracy", y: "r_auc", r: 5, fill: "var(--ood)", fillOpacity: (s) => s.told === "cannot be told" ? 0.25 : 0.9 }),
+        Plot.tip(rows, Plot.pointer({ x: "r_accuracy", y: "r_auc", title: (s) => `${s.a} ~ ${s.b}\naccuracy ${signed(s.r_accuracy)}, AUC ${signed(s.r_auc)}, shares ${signed(s.r_share)}\n${s.told}` }))] }),
+    `Correlation of accuracies against correlation of AUCs, ${rows.length} pairs: far from the line, answers and skill part.`);
+  }
+  function drawRedundancy() {
+    const own = (tables.redundancy || []).filter((s) => groupOf(s) === state.group && known(s.error));
+    if (!own.length) return put("redundancy-view", null);
+    put("redundancy-view", Plot.plot({ width: roomOf("redundancy-view", 560), height: 60 + 20 * own.length, marginLeft: 190, x: { label: "error of the other test sets →", zero: true, grid: true }, y: { domain: own.map((s) => s.test_set), label: null, tickFormat: (t) => short(t) },
+      marks: [Plot.ruleY(own, { y: "test_set", x1: "error", x2: "error_in_domain", stroke: "var(--grid)", strokeWidth: 5 }), Plot.dot(own, { y: "test_set", x: "error_in_domain", stroke: "var(--in-domain)", r: 4 }),
+        Plot.dot(own, { y: "test_set", x: "error", fill: "var(--ood)", r: 4 }), Plot.tip(own, Plot.pointerY({ y: "test_set", x: "error", title: (s) => `${s.chosen} chosen\nerror ${s.error.toFixed(3)}, from in-domain alone ${known(s.error_in_domain) ? s.error_in_domain.toFixed(3) : "–"}` }))] }),
+    "Error of the test sets that are not chosen, as sets are added from top to bottom, against that from in-domain alone.");
+  }
+
+  function draw() {
+    const p = rowOf(state.group);
+    say("pair-title", `${state.pair[0]} ~ ${state.pair[1]}${data.groups.length > 1 ? `, ${data.groups[state.group].label}` : ""}`);
+    say("pair-sentence", pairSentence(p));
+    const list = $("pair-change");
+    list.replaceChildren(...whatWouldChange(p).map((text) => { const item = document.createElement("li"); item.textContent = text; return item; }));
+    say("pair-caveats", p && p.caveats ? `Caveats: ${p.caveats}` : "");
+    drawOverview();
+    if (data.groups.length > 1) drawTriangle("heatmap", 560); else put("heatmap", null);
+    drawForest(); drawResiduals(); drawFit("fit-a", state.pair[0]); drawFit("fit-b", state.pair[1]);
+    drawSpecifications(); drawWindows(); drawSizes(); drawNetwork(); drawTrajectories();
+    drawStability(); drawSkill(); drawRedundancy();
+    for (const figure of document.querySelectorAll("#explore figure, section figure")) figure.hidden = ![...figure.querySelectorAll(".view")].some((v) => !v.hidden);
+    for (const control of document.querySelectorAll("#explore [data-control]")) setControl(control);
+    writeAddress();
+  }
+  function setControl(control) {
+    const name = control.dataset.control;
+    if (name === "words") control.checked = state.words;
+    else if (name === "pair") control.value = state.pair.join("\u0000");
+    else if (name.startsWith("only:")) control.value = state.only[name.slice(5)] || "";
+    else control.value = String(state[name]);
+  }
+  function change(more) {
+    Object.assign(state, more);
+    const groups = shownGroups();
+    if (groups.length && !groups.includes(state.group)) state.group = groups[0];
+    if (!rowOf(state.group)) {
+      const other = pairs.find((p) => p.group === state.group && p.within === state.way) || pairs.find((p) => p.group === state.group);
+      if (other && !more.pair) { state.pair = names.find(([a, b]) => a === other.a && b === other.b); }
+    }
+    draw();
+  }
+
+  // controls
+  function control(name, label, choices, onchange) {
+    if (choices.length < 2) return;
+    const outer = document.createElement("label");
+    const select = document.createElement("select");
+    select.dataset.control = name;
+    for (const [value, text] of choices) select.append(new Option(text, value));
+    select.addEventListener("change", () => onchange(select.value));
+    outer.append(label, select);
+    $("controls").append(outer);
+  }
+  const levelsOf = (name) => [...new Set((data.runs || []).map((r) => r[name]).filter((v) => v !== undefined && v !== ""))].sort((a, b) => a - b || String(a).localeCompare(b));
+  const nice = (text) => text[0].toUpperCase() + text.slice(1).replaceAll("_", " ");
+  function makeControls() {
+    control("pair", "Pair", names.map((pair) => [pair.join("\u0000"), pair.join(" ~ ")]), (v) => change({ pair: names.find((pair) => pair.join("\u0000") === v) }));
+    control("way", "Fit", ways.map((w) => [w, data.ways[w]]), (v) => change({ way: v }));
+    for (const name of data.by) {
+      const levels = [...new Set(data.groups.map((g) => g.of[name]))];
+      if (levels.length > 1) control(`only:${name}`, nice(name), [["", "all"], ...levels.map((v) => [v, v])], (v) => change({ only: { ...state.only, [name]: v } }));
+    }
+    control("group", "Group shown", data.groups.map((g, i) => [String(i), g.label]), (v) => change({ group: Number(v) }));
+    for (const name of ["shots", "seed"]) {
+      const levels = levelsOf(name);
+      if (levels.length > 1 && levels.length < 60) control(name, `${nice(name)} of the points`, [["", "all"], ...levels.map((v) => [v, v])], (v) => change({ [name]: v }));
+    }
+    if (data.scores && !oneStep) control("metric", "Metric of the trajectories", Object.keys(data.scores).map((m) => [m, m.replaceAll("_", " ")]), (v) => change({ metric: v }));
+    const words = $("words");
+    words.dataset.control = "words";
+    words.addEventListener("change", () => change({ words: words.checked }));
+  }
+
+  // tables: sort by a click on a heading, download as CSV
+  function csv(name) {
+    const columns = data.tables[name].map((c) => c.name);
+    const cell = (v) => v === null || v === undefined ? "" : v === true ? "True" : v === false ? "False" : /[",\n\r]/.test(String(v)) ? `"${String(v).replaceAll('"', '""')}"` : String(v);
+    return [columns.join(","), ...decode(data.tables[name]).map((row) => columns.map((c) => cell(row[c])).join(","))].join("\n") + "\n";
+  }
+  for (const button of document.querySelectorAll("button[data-csv]")) {
+    if (!data.tables[button.dataset.csv]) continue;
+    button.hidden = false;
+    button.addEventListener("click", () => {
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([csv(button.dataset.csv)], { type: "text/csv" }));
+      link.download = `${button.dataset.csv}.csv`;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    });
+  }
+  for (const table of document.querySelectorAll("table.sortable")) {
+    const heads = table.tHead.rows[table.tHead.rows.length - 1].cells;
+    const body = table.tBodies[0];
+    [...heads].forEach((head, column) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...head.childNodes);
+      head.append(button);
+      button.addEventListener("click", () => {
+        const up = head.getAttribute("aria-sort") !== "ascending";
+        for (const other of heads) other.removeAttribute("aria-sort");
+        head.setAttribute("aria-sort", up ? "ascending" : "descending");
+        const numeric = head.classList.contains("number");
+        const keyOf = (row) => row.cells[column].dataset.order ?? row.cells[column].textContent;
+        const rows = [...body.rows].sort((a, b) => {
+          const [x, y] = [keyOf(a), keyOf(b)];
+          if (x === "" || y === "") return (x === "") - (y === "");
+          return (numeric ? x - y : x.localeCompare(y)) * (up ? 1 : -1);
+        });
+        body.append(...rows);
+      });
+    });
+  }
+  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => { d.open = true; }));
+
+  if (!pairs.length) return;
+  readAddress();
+  if (!state.pair) { const first = clearest(); state.pair = names.find(([a, b]) => a === first.a && b === first.b); }
+  document.documentElement.classList.add("js");
+  for (const place of document.querySelectorAll(".needs-script")) place.hidden = false;
+  makeControls();
+  draw();
+  let waiting = 0, width = innerWidth;
+  addEventListener("resize", () => { if (innerWidth === width) return; width = innerWidth; clearTimeout(waiting); waiting = setTimeout(draw, 150); });
+  addEventListener("hashchange", () => { if (location.hash.includes("=")) { readAddress(); draw(); } });
+  window.oodles = { csv, state, change, data };
+})();

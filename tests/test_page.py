@@ -1,0 +1,234 @@
+"""The report in a real browser: it draws, filters, shows intervals, hands out the results as CSV, and asks for nothing.
+
+Screenshots are kept in build/screenshots, for whoever wants to look.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import oodles as oo
+from browser import CHROMIUM, Browser, Page
+from oodles.show.report import write_report
+from oodles.stats.analysis import Analysis, analyse_table
+
+SHOTS = Path(__file__).parent.parent / "build" / "screenshots"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None and not os.environ.get("OODLES_NO_SKIP"), reason="no chromium here"),
+]
+
+
+def study(models: int = 3, odd: str = "hans") -> pd.DataFrame:
+    """Three models x three seeds x two sizes, six steps; one set has a name that wants to be markup."""
+    draw = np.random.default_rng(1)
+    rows: list[dict[str, Any]] = []
+    for model in range(models):
+        for run in range(6):
+            for step in range(6):
+                common = draw.normal()
+                for k, name in enumerate(("mnli", odd, "paws", "rte")):
+                    value = (
+                        0.5 + 0.05 * step + 0.02 * (common if model < 2 else (-1) ** k * common) + 0.01 * draw.normal()
+                    )
+                    about = {
+                        "run": f"m{model}_{run}",
+                        "model": f"m-{125 * 2**model}m",
+                        "train_set": "mnli",
+                        "seed": run % 3,
+                    }
+                    about |= {"shots": 16 * (1 + run // 3), "step": step, "test_set": name, "n": 500}
+                    about |= {"role": "ood" if k else "in_domain"}
+                    rows.append({**about, "metric": "accuracy", "value": value})
+                    rows += [{**about, "metric": f"share:{a}", "value": s} for a, s in (("Yes", 0.4), ("No", 0.6))]
+    return pd.DataFrame(rows)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def hans(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
+    analysis = oo.analyse("bert-hans", sensitivity=True)
+    return analysis, write_report(analysis, tmp_path_factory.mktemp("hans") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
+    asked = dict.fromkeys(("sensitivity", "windows", "redundancy", "stability"), True)
+    analysis = analyse_table(study(), method="linear", across=("model",), **asked)
+    return analysis, write_report(analysis, tmp_path_factory.mktemp("several") / "report.html")
+
+
+def marks(page: Page, view: str, name: str, shape: str = "*") -> int:
+    return int(page.evaluate(f"document.querySelectorAll('#{view} .m-{name} {shape}').length"))
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("which", ["hans", "several"])
+def test_it_opens_quietly_at_any_width(browser: Browser, request: Any, which: str, width: int, dark: bool) -> None:
+    _, path = request.getfixturevalue(which)
+    page = browser.open(path, width=width, dark=dark)
+    assert page.troubles == []
+    assert page.requests == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.screenshot(SHOTS / f"{which}-{width}-{'dark' if dark else 'light'}.png").stat().st_size > 10_000
+    page.close()
+
+
+def test_every_figure_is_drawn_with_its_marks(browser: Browser, several: tuple[Analysis, Path]) -> None:
+    analysis, path = several
+    page = browser.open(path)
+    pairs = analysis.result.table
+    one = pairs[(pairs["model"] == pairs["model"].iloc[0]) & (pairs["within"] == "pooled")]
+    assert marks(page, "overview", "values", "rect") == 3 * 3
+    assert marks(page, "heatmap", "values", "rect") == len(one)
+    assert marks(page, "forest", "estimates", "circle") == 3
+    assert marks(page, "trajectories", "runs", "path") == 3 * 6
+    assert marks(page, "trajectories", "mean", "path") == 3
+    specified = analysis.answers["sensitivity"].tables["sensitivity"]
+    known = specified[(specified["model"] == pairs["model"].iloc[0]) & specified["r"].notna()]
+    assert marks(page, "specifications", "choices", "path") == len(known) / 3
+    points = analysis.result.residuals
+    own = points[(points["model"] == pairs["model"].iloc[0]) & (points["within"] == "pooled")]
+    assert marks(page, "residuals", "points", "circle") == own["residual"].notna().sum() / 3
+    assert marks(page, "fit-a", "fit", "path") == 1
+    shown = page.evaluate("[...document.querySelectorAll('.view:not([hidden])')].map((v) => v.id)")
+    assert {"network", "windows-view", "sizes", "stability-view", "redundancy-view", "pair-trajectories"} <= set(shown)
+    named = (
+        "[...document.querySelectorAll('.view svg')].map((s) => s.closest('[aria-label]').getAttribute('aria-label'))"
+    )
+    names = page.evaluate(named)
+    assert all(names)
+    page.close()
+
+
+def test_filters_change_what_is_drawn_and_the_address_keeps_it(
+    browser: Browser, several: tuple[Analysis, Path]
+) -> None:
+    _, path = several
+    page = browser.open(path)
+    choose = """(name, value) => {
+      const select = document.querySelector(`[data-control="${name}"]`);
+      select.value = value;
+      const start = performance.now();
+      select.dispatchEvent(new Event("change"));
+      return performance.now() - start;
+    }"""
+    page.evaluate(f"({choose})('shots', '16')")
+    assert marks(page, "trajectories", "runs", "path") == 3 * 3
+    page.evaluate(f"({choose})('only:model', 'm-500m')")
+    assert marks(page, "overview", "values", "rect") == 3
+    before = page.evaluate("document.getElementById('pair-sentence').textContent")
+    taken = page.evaluate(f"({choose})('way', 'run')")
+    assert page.evaluate("document.getElementById('pair-sentence').textContent") != before
+    assert taken < 2000  # a loaded machine; `make bench` has the time of a quiet one
+    fragment = page.evaluate("location.hash.slice(1)")
+    again = browser.open(path, fragment=fragment)
+    assert marks(again, "overview", "values", "rect") == 3
+    assert again.evaluate("oodles.state.way") == "run"
+    assert marks(again, "trajectories", "runs", "path") == 3 * 3
+    again.close()
+    page.close()
+
+
+def test_pointing_at_a_cell_shows_its_interval_and_a_click_chooses_it(
+    browser: Browser, hans: tuple[Analysis, Path]
+) -> None:
+    analysis, path = hans
+    page = browser.open(path)
+    first = analysis.result.table.iloc[0]
+    page.hover("#overview .m-values rect")
+    tip = page.evaluate("document.querySelector('#overview [aria-label=tip]').textContent")
+    assert f"{first['r']:+.2f}".replace("-", "−") in tip
+    assert f"[{first['low']:+.2f}, {first['high']:+.2f}]".replace("-", "−") in tip
+    page.evaluate("document.querySelector('#overview .m-values rect').dispatchEvent(new Event('click'))")
+    told = page.evaluate("document.getElementById('pair-sentence').textContent")
+    assert told.startswith(f"{first['a']} and {first['b']} move apart: r = {first['r']:+.2f}".replace("-0", "−0"))
+    page.close()
+
+
+@pytest.mark.parametrize("which", ["hans", "several"])
+def test_csv_downloads_are_the_results(browser: Browser, request: Any, which: str) -> None:
+    analysis, path = request.getfixturevalue(which)
+    page = browser.open(path)
+    frames = {"correlations": analysis.result.table, "fits": analysis.result.fits, "changes": analysis.changes}
+    for answer in analysis.answers.values():
+        frames |= answer.tables
+    for name, frame in frames.items():
+        if frame.empty:
+            continue
+        read = pd.read_csv(io.StringIO(page.evaluate(f"oodles.csv({name!r})")))
+        assert list(read.columns) == list(frame.columns)
+        for column in frame.columns:
+            if pd.api.types.is_numeric_dtype(frame[column]) and not pd.api.types.is_bool_dtype(frame[column]):
+                np.testing.assert_allclose(
+                    read[column].to_numpy(float), frame[column].to_numpy(float), rtol=1e-8, atol=1e-12
+                )
+    buttons = page.evaluate(
+        "[...document.querySelectorAll('button[data-csv]:not([hidden])')].map((b) => b.dataset.csv)"
+    )
+    assert "correlations" in buttons
+    page.close()
+
+
+def test_tables_sort(browser: Browser, hans: tuple[Analysis, Path]) -> None:
+    page = browser.open(hans[1])
+    order = page.evaluate("""(() => {
+      const tables = [...document.querySelectorAll("#group-1 table.sortable")];
+      const table = tables.find((t) => t.caption.textContent === "Partial correlations");
+      const heads = [...table.tHead.rows[0].cells];
+      const place = heads.findIndex((c) => c.textContent === "r");
+      heads[place].querySelector("button").click();
+      return [...table.tBodies[0].rows].map((r) => +r.cells[place].dataset.order);
+    })()""")
+    assert order == sorted(order)
+    assert len(order) == 15
+    page.close()
+
+
+def test_without_scripts_the_static_figures_and_tables_stay(browser: Browser, hans: tuple[Analysis, Path]) -> None:
+    page = browser.open(hans[1], script=False)
+    page.screenshot(SHOTS / "hans-no-script.png")
+    page.send("Emulation.setScriptExecutionDisabled", value=False)  # only to ask; the page was loaded without
+    assert page.evaluate("document.documentElement.className") == ""
+    shown = "[...document.querySelectorAll('.static svg')].filter((s) => s.getBoundingClientRect().width > 0).length"
+    assert page.evaluate(shown) >= 3
+    assert page.evaluate("document.getElementById('explore').hidden")
+    page.close()
+
+
+def test_print_has_every_section(browser: Browser, hans: tuple[Analysis, Path]) -> None:
+    page = browser.open(hans[1])
+    assert page.pdf().startswith(b"%PDF")
+    page.send("Emulation.setEmulatedMedia", media="print")
+    hidden = """[...document.querySelectorAll("main > section")]
+      .filter((s) => s.getBoundingClientRect().height === 0).map((s) => s.id)"""
+    assert page.evaluate(hidden) == []
+    page.close()
+
+
+def test_names_from_data_do_nothing(browser: Browser, tmp_path: Path) -> None:
+    odd = "<script>window.owned=1</script></script>{{7*7}}<img src=x onerror=owned=2>"
+    analysis = analyse_table(study(2, odd=odd), method="linear")
+    page = browser.open(write_report(analysis, tmp_path / "odd.html"))
+    assert page.troubles == []
+    assert page.evaluate("window.owned === undefined && document.querySelectorAll('img').length === 0")
+    assert odd in page.evaluate(
+        "[...document.querySelectorAll('[data-control=pair] option')].map((o) => o.textContent).join()"
+    )
+    assert not re.search(r"(?<!\d)49(?!\d)", page.evaluate("document.querySelector('[data-control=pair]').textContent"))
+    page.close()

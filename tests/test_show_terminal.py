@@ -1,0 +1,91 @@
+"""What `oodles analyse` prints: the answer first, then a heatmap, then the clearest pairs, in 80 columns."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pandas as pd
+import pytest
+from rich.cells import cell_len
+
+import oodles as oo
+from conftest import oodles
+from oodles.show.terminal import CLEAREST, render_terminal
+from oodles.stats.analysis import Analysis, analyse_table
+from oodles.stats.verdict import overall
+from oodles.terminal import PlainConsole
+from test_correlate import simulated
+
+
+def printed(analysis: Analysis, width: int = 80, **options: bool) -> str:
+    out = io.StringIO()
+    render_terminal(analysis, PlainConsole(file=out, width=width), **options)
+    return out.getvalue()
+
+
+def several(models: int, sets: tuple[str, ...] = ("mnli", "hans", "paws", "rte")) -> pd.DataFrame:
+    tables = [simulated(runs=6, seed=i, rho=0.9, sets=sets).assign(model=f"m{i}") for i in range(models)]
+    return pd.concat([t.assign(run=t["model"] + "_" + t["run"].astype(str)) for t in tables], ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def hans() -> Analysis:
+    return oo.analyse("bert-hans")
+
+
+def test_the_answer_comes_first_then_a_heatmap_then_the_clearest_pairs(hans: Analysis) -> None:
+    text = " ".join(printed(hans).split())
+    places = [text.index(words) for words in ("It depends on the pair", "r, pooled", "clearest pairs", "! in-domain")]
+    assert places == sorted(places)
+    assert "lexical overlap, non-entailed ~ subsequence, non-entailed" in text[: places[1]]
+    assert "+.77*" in text
+
+
+def test_p_is_the_verdicts_p(hans: Analysis) -> None:
+    row = hans.result.table.set_index(["a", "b"]).loc[("subsequence, entailed", "subsequence, non-entailed")]
+    assert (round(row["p_holm"], 3), round(row["p_said"], 3)) == (0.034, 0.038)
+    text = printed(hans, width=200)
+    assert ".038" in text
+    assert ".034" not in text
+    assert "<.001" in text
+    assert "? may be due to noise of the in-domain set" in text
+
+
+@pytest.mark.parametrize("finding", ["bert-hans", "olmo", "clip", "pythia"])
+def test_nothing_is_wider_than_80_columns(finding: str) -> None:
+    analysis = oo.analyse(finding)
+    lines = printed(analysis).splitlines()
+    assert max(map(cell_len, lines)) <= 80
+    assert len(lines) < 90
+    assert sum("no test" in line for line in lines) <= CLEAREST
+
+
+def test_several_groups_have_a_line_each_and_a_matrix_of_pairs() -> None:
+    analysis = analyse_table(several(5), across=("model",))
+    text = printed(analysis)
+    assert text.startswith("Depends on the model")
+    assert all(f"m{i}, mnli" in text for i in range(5))
+    assert text.count("r, pooled") == 1
+    assert max(map(cell_len, text.splitlines())) <= 80
+    assert analysis.verdict == " ".join(analysis.answers["claim"].sentences)
+    plain = analyse_table(several(5))
+    assert plain.verdict.startswith("5 groups, each by itself: ")
+    assert overall(()) == "No answer: there is no pair."
+
+
+def test_caveats_of_some_pairs_are_counted_or_printed() -> None:
+    analysis = oo.analyse("pythia")
+    assert "1 caveat concerns some pairs (--caveats prints them)" in printed(analysis)
+    told = " ".join(printed(analysis, caveats=True).split())
+    assert "--caveats" not in told
+    assert "of 21 pairs)" in told
+
+
+def test_json_holds_verdict_caveats_and_pairs() -> None:
+    done = oodles("analyse", "bert-hans", "--json")
+    found, analysis = json.loads(done.stdout), oo.analyse("bert-hans")
+    assert found["verdict"] == analysis.verdict == found["verdicts"][0]["sentence"]
+    assert found["caveats"] == list(analysis.result.caveats)
+    assert [pair["r"] for pair in found["pairs"]] == pytest.approx(list(analysis.result.table["r"]))
+    assert found["answers"] == {}
