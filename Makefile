@@ -30,8 +30,8 @@ test: setup-dev lint   ## lint, types and tests, on all cores
 	$(BIN)/oodles fetch tiny-llama-untrained
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
-test-all: test         ## and the tests that take their time: several processes, faults, memory, examples and pages that train
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
+test-all: test build/oracles   ## and the tests that take their time: several processes, faults, memory, examples and pages that train
+	OMP_NUM_THREADS=1 PYTHONPATH=build/oracles $(BIN)/python -m pytest -m slow --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test-gpu: setup-dev    ## on a machine with one GPU or several, some minutes; please send us build/gpu.txt
 	$(BIN)/oodles fetch tiny-llama-untrained
@@ -66,6 +66,7 @@ bench: setup-dev build/oracles       ## benchmarks, into benchmarks/results.json
 	$(BIN)/python -m benchmarks --only stored
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks --only report
 	$(BIN)/python -m benchmarks --only imports
+	PYTHONPATH=build/oracles $(BIN)/python -m benchmarks --only tasks
 
 lint: setup-dev        ## ruff and mypy
 	$(BIN)/ruff check .

@@ -18,7 +18,7 @@ RESULTS = ROOT / "results.json"
 PAGE = ROOT.parent / "docs" / "performance.md"
 FIGURE = ROOT.parent / "docs" / "scoring.png"
 MARK = "<!-- table made by `make bench` -->"
-BENCHMARKS = ("statistics", "scoring", "training", "grid", "stored", "report", "imports")
+BENCHMARKS = ("statistics", "scoring", "training", "grid", "stored", "report", "imports", "tasks")
 
 
 def main() -> int:
@@ -33,7 +33,7 @@ def main() -> int:
             bench_statistics()
         if "scoring" in wanted:
             bench_scoring(chosen.quick, chosen.whole)
-        for name in ("training", "grid", "stored", "report", "imports"):
+        for name in ("training", "grid", "stored", "report", "imports", "tasks"):
             if name in wanted and not chosen.quick:
                 bench_prose(name)
     except OodlesError as error:  # e.g. the test sets are not here

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -154,3 +155,55 @@ def test_what_is_no_multiple_choice_is_refused(tmp_path: Path, harness: Any, old
         load_examples(suite, suite.test_sets["like_piqa"])
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+# the suite commonsense
+
+
+def test_commonsense_names_what_to_mind_of_every_set() -> None:
+    suite = load_suite("commonsense")
+    assert len(suite.test_sets) >= 7
+    assert set(suite.train_sets) <= set(suite.test_sets)
+    for data in suite.test_sets.values():
+        assert data.caveats, data.name
+        assert data.citation, data.name
+
+
+@pytest.mark.slow
+def test_the_harness_has_every_task_of_commonsense(harness: Any) -> None:
+    from lm_eval.tasks._yaml_loader import load_yaml
+
+    manager = tasks._all_tasks()
+    for data in load_suite("commonsense").test_sets.values():
+        entry = manager.task_index[str(data.source.lm_eval)]
+        config = load_yaml(entry.yaml_path)
+        assert config["output_type"] == "multiple_choice", data.name
+        listed = [metric["metric"] for metric in config.get("metric_list", [])]
+        assert ("acc_norm" in listed) == (data.score == "per_character"), data.name
+
+
+@pytest.mark.slow
+def test_commonsense_on_a_local_copy_in_the_hubs_layout(
+    tmp_path: Path, harness: Any, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folders of the hub's names in the current folder stand for its repositories; the rows are made up."""
+    monkeypatch.setenv("OODLES_CACHE", str(tmp_path / "cache"))
+    for repository, layout in (("Rowan/hellaswag", "like_hellaswag"), ("baber/piqa", "like_piqa")):
+        folder = tmp_path / repository
+        folder.mkdir(parents=True)
+        rows = [{**row, "source_id": f"film{n % 2}"} for n, row in enumerate(harness_tasks.rows_of(layout))]
+        for split, part in (("train", rows[:6]), ("validation", rows[6:])):
+            (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
+    monkeypatch.chdir(tmp_path)
+    suite = load_suite("commonsense")
+    sets = {name: load_examples(suite, suite.test_sets[name]) for name in ("hellaswag", "piqa")}
+    assert {name: len(rows) for name, rows in sets.items()} == {"hellaswag": 4, "piqa": 4}
+    assert sets["hellaswag"][0].slices == {"source_id": "film0"}
+    assert len(load_examples(suite, suite.train_sets["hellaswag"])) == 6
+    assert tasks.locate_task(suite, suite.test_sets["piqa"]) is not None  # by name: in the cache
+    done = oodles(
+        *("score", "--model", "tiny-llama-untrained", "--suite", "commonsense", "--out", tmp_path / "out"),
+        *("--test-set", "hellaswag", "--test-set", "piqa"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "|piqa" in done.stdout

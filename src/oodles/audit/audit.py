@@ -15,17 +15,20 @@ from typing import Any
 
 from oodles.audit import checks
 from oodles.audit.checks import CODES, Finding
-from oodles.audit.facts import PromptFacts, SetFacts, ShownPrompt, TokenFacts
+from oodles.audit.choice_checks import check_choice_tokens, check_choices, shown_prompts
+from oodles.audit.facts import PromptFacts, SetFacts, TokenFacts
 from oodles.audit.pins import read_pins
 from oodles.contracts import DataSet, Draw, Evaluation, Example, ModelSpec, Pattern, Suite, role_of
 from oodles.errors import ConfigError, DataError, OodlesError, nearest
 from oodles.model.load import load_config, load_tokenizer, resolve_model
 from oodles.model.tokens import context_limit
-from oodles.suite.load import pattern_for, pattern_pieces, select_test_sets, shared_patterns
+from oodles.suite.choices import chance_of
+from oodles.suite.load import fields_of, pattern_for, select_test_sets, shared_patterns
 from oodles.suite.patterns import render, shared_field
 from oodles.suite.sources import load_examples, load_origin, set_hash
 
 Say = Callable[[str], None]
+CHOICES = "choices"  # the field in which examples with their own choices are compared by them
 TRAIN_PROMPTS = 2000  # of a train split that are tokenised when no shots are drawn from it
 
 
@@ -129,8 +132,10 @@ def audit(view: View, say: Say) -> Audit:
         examples = _as_seen(view, data, examples)
         (train if kind == "train" else tests)[data.name] = examples
         findings += checks.check_texts(data, kind, examples)
+        if kind == "test" and data.has_choices:
+            findings += check_choices(data.name, examples)
         findings += [Finding(code="caveat", where=data.name, text=c) for c in data.caveats if kind == "test"]
-        if view.notes and kind == "test":
+        if view.notes and kind == "test" and not data.has_choices:
             used = pattern_for(view.suite, data, view.patterns[0])
             reached, more = checks.check_hypothesis_only(data, examples, shared_field(used, examples))
             facts[f"{kind} {data.name}"] = replace(facts[f"{kind} {data.name}"], shallow=(reached,))
@@ -163,13 +168,18 @@ def _merged(findings: Sequence[Finding]) -> list[Finding]:
 
 def _as_seen(view: View, data: DataSet, examples: Sequence[Example]) -> tuple[Example, ...]:
     """Keep only the fields that prompts use, so that other columns do not hide duplicates."""
-    used: set[str] = set()
+    used: set[str] = {CHOICES}
     for pattern in view.patterns:
         own = pattern_for(view.suite, data, pattern)
         if callable(own.text):
             return tuple(examples)
-        used |= {name for _, name in pattern_pieces(own) if name is not None}
-    return tuple(replace(e, fields={k: v for k, v in e.fields.items() if k in used}) for e in examples)
+        used |= set(fields_of(own))
+    return tuple(replace(e, fields={k: v for k, v in _with_choices(e).items() if k in used}) for e in examples)
+
+
+def _with_choices(example: Example) -> Mapping[str, str]:
+    """The fields of an example; its own choices as one more, because they tell it from others."""
+    return {**example.fields, CHOICES: " | ".join(example.choices)} if example.choices else example.fields
 
 
 def _sets(view: View) -> list[tuple[checks.Kind, DataSet]]:
@@ -179,14 +189,13 @@ def _sets(view: View) -> list[tuple[checks.Kind, DataSet]]:
 
 def _facts(view: View, kind: str, data: DataSet, examples: Sequence[Example]) -> SetFacts:
     origin = load_origin(view.suite, data)
-    gold = Counter(e.answer for e in examples)
     return SetFacts(
         name=data.name,
         kind=kind,
         n=len(examples),
         labels=Counter(e.label for e in examples),
         dropped={label: origin.counts.get(label, 0) for label in data.drop},
-        chance=round(max(gold.values()) / len(examples), 4),
+        chance=round(chance_of([e.answer for e in examples], [len(e.choices) for e in examples if e.choices]), 4),
         hash=set_hash(examples),
         origin=origin.origin,
         revision=origin.revision,
@@ -249,11 +258,12 @@ def _audit_rendered(
     tokens: TokenFacts | None = None
     try:
         prompts = render(pattern, examples, name, at_most)
-        shown = tuple(ShownPrompt(text=p.text, answer=prompts.answers[p.gold]) for p in prompts.prompts[:2])
-        findings = list(checks.check_spaces(prompts, f"{place}, pattern {pattern.name}"))
+        shown = shown_prompts(prompts)
+        findings = [] if prompts.has_choices else list(checks.check_spaces(prompts, f"{place}, pattern {pattern.name}"))
         if reader.tokenizer is not None:
             say(f"{place}: tokens of {reader.label}")
-            tokens, seen = checks.check_prompts(reader.tokenizer, prompts, reader.limit, f"{place}, {reader.label}")
+            check = check_choice_tokens if prompts.has_choices else checks.check_prompts
+            tokens, seen = check(reader.tokenizer, prompts, reader.limit, f"{place}, {reader.label}")
             findings += seen
     except OodlesError as error:
         return [Finding(code="prompt-failed", where=f"{place}, pattern {pattern.name}", text=str(error))]

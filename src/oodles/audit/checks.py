@@ -14,6 +14,7 @@ from oodles.audit.facts import ShownPrompt, TokenFacts
 from oodles.contracts import DataSet, Draw, Example, PromptSet
 from oodles.errors import OodlesError
 from oodles.model.tokens import encode, joined_tokens, most_tokens, start_tokens, wrap
+from oodles.suite.choices import chance_of
 from oodles.suite.sources import Origin
 
 Severity = Literal["error", "warning", "note"]
@@ -62,6 +63,12 @@ CODES: dict[str, Code] = {
     "shots-near-test": Code(severity="warning", meaning="a drawn shot is nearly a test example (word n-grams)"),
     "answer-tokens": Code(severity="warning", meaning="an answer has several tokens: its score sums over them"),
     "prompt-shortened": Code(severity="warning", meaning="prompts over the limit lose the end of one field"),
+    "choice-length": Code(severity="warning", meaning="the lengths of an example's choices give the right one away"),
+    "choice-position": Code(
+        severity="warning", meaning="the right choice is at one position more often than by chance"
+    ),
+    "choice-same": Code(severity="warning", meaning="choices of one example are equal, up to case and spacing"),
+    "choice-joins": Code(severity="warning", meaning="a choice changes the tokens of its context when joined to it"),
     "tokenizer-missing": Code(severity="warning", meaning="no tokenizer: answers, lengths and tokens were not checked"),
     "balance": Code(severity="note", meaning="how often each answer is right, and the best constant answer"),
     "hypothesis-only": Code(severity="note", meaning="what a bag of words reaches without the shared field"),
@@ -123,7 +130,7 @@ def _same_name(names: Sequence[str], index: int, name: str) -> bool:
 
 def _check_balance(data: DataSet, kind: Kind, examples: Sequence[Example]) -> Iterator[Finding]:
     where, gold = _place(data, kind), Counter(e.answer for e in examples)
-    chance = max(gold.values()) / len(examples)
+    chance = chance_of([e.answer for e in examples], [len(e.choices) for e in examples if e.choices])
     if len(gold) == 1:
         yield Finding(code="one-answer", where=where, text=f"answer {next(iter(gold))} is right for every example")
     if kind == "test" and data.chance is not None and abs(data.chance - chance) > 5e-4:

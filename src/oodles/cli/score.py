@@ -66,6 +66,10 @@ class ScoreOptions:
         list[str] | None,
         typer.Option("--add-test-set", help="With --runs: score this set from the kept adapters. May be repeated."),
     ] = None
+    output: Annotated[
+        str | None,
+        typer.Option("--output", help="lm-eval: also write the results as lm-evaluation-harness does, below --out."),
+    ] = None
     data: Data = None
     allow: Allow = None
 
@@ -75,17 +79,22 @@ def score(*, options: ScoreOptions, as_json: AsJson = False) -> None:
     """Score trained models on a suite: one model, a folder of checkpoints, or further sets for finished runs.
 
     Writes an ordinary run folder, which analyse and report read; the same command resumes after an interruption.
-    Several models may share one --out, each as a run of its own.
+    Several models may share one --out, each as a run of its own. Prints the scores of the last step as
+    lm-evaluation-harness does.
 
     Examples:
         oodles score --model opt-125m --suite nli --in-domain mnli --out scored
         oodles score --checkpoints trained --suite nli --in-domain snli --out scored
         oodles score --runs runs/paper --add-test-set hans
     """
+    if options.output not in (None, "lm-eval"):
+        raise ConfigError(f"oodles score: --output is '{options.output}', expected lm-eval")
     if options.device_map not in (None, "auto"):
         raise ConfigError(f"oodles score: --device-map is '{options.device_map}', expected auto")
     if options.runs is None:
-        _print_scored([_score_model(options)], as_json)
+        scored = _score_model(options)
+        _show_scores(scored, options, as_json)
+        _print_scored([scored], as_json)
     else:
         _print_scored(_add_test_sets(options.runs, options), as_json)
 
@@ -130,7 +139,7 @@ def _score_model(options: ScoreOptions) -> Scored:
 
 def _add_test_sets(runs: Path, options: ScoreOptions) -> list[Scored]:
     """Further test sets for the finished runs of a study."""
-    for name in ("model", "adapter", "checkpoints", "out", "run"):
+    for name in ("model", "adapter", "checkpoints", "out", "run", "output"):
         if getattr(options, name) is not None:
             raise ConfigError(f"oodles score: --{name} does not go with --runs, which knows its models")
     if not options.add_test_set:
@@ -144,6 +153,47 @@ def _add_test_sets(runs: Path, options: ScoreOptions) -> list[Scored]:
     with interruptible(f"stopped; the same command resumes from what is in {runs}"):
         spread = options.device_map is not None
         return list(add_test_sets(runs, suite, options.add_test_set, limit=options.limit, spread=spread))
+
+
+def _show_scores(scored: Scored, options: ScoreOptions, as_json: bool) -> None:
+    """Print the scores of the last step as the harness does, and write those of all steps if asked."""
+    from datetime import datetime
+
+    from oodles.api.harness import results_of, results_table, write_results
+    from oodles.store.table import read_runs
+
+    table = read_runs(scored.out)
+    own = table[(table["run"] == scored.run) & table["value"].notna()]
+    steps = sorted(own["step"].unique())
+    if not steps:
+        return
+    sets = _described(options)
+    model = str(own["model"].iloc[0])
+    for step in steps:
+        several = int(step) if len(steps) > 1 else None
+        results = results_of(own[own["step"] == step], sets, model=model, step=several)
+        if options.output is not None:
+            say(f"wrote {write_results(results, scored.out / 'lm-eval', datetime.now())}")
+        if step == steps[-1] and not as_json:
+            tell(results_table(results))
+
+
+def _described(options: ScoreOptions) -> dict[str, Any]:
+    """Sizes of the sets, and versions and examples in the prompt of those that are tasks."""
+    from oodles.api.harness import Described
+    from oodles.suite.load import load_suite, select_test_sets
+    from oodles.suite.sources import load_examples
+    from oodles.suite.tasks import load_task
+
+    suite = load_suite(str(options.suite), data=options.data or "")
+    sets = {}
+    for data in select_test_sets(suite, tuple(options.test_set or ())):
+        size = len(load_examples(suite, data))
+        sets[data.name] = Described(size=size)
+        if data.source.lm_eval is not None:
+            task = load_task(suite, data)
+            sets[data.name] = Described(size=size, version=task.version, shots=task.origin.shots)
+    return sets
 
 
 def _suite_of(runs: Path, options: ScoreOptions) -> Suite:

@@ -50,6 +50,11 @@ class EncodedChoices:
         )
 
     @property
+    def texts(self) -> list[Tokens]:
+        """The tokens of every sequence."""
+        return np.split(self.tokens, self.starts[1:-1])
+
+    @property
     def targets(self) -> tuple[tuple[int, ...], ...]:
         """The tokens of every continuation."""
         ends = self.starts[1:]

@@ -53,12 +53,28 @@ def judged(prompts: PromptSet, plan: Plan, values: FloatArray) -> Predictions:
 
 def _forms(prompts: PromptSet, plan: Plan, scores: FloatArray, base: FloatArray | None) -> dict[ScoreForm, FloatArray]:
     """The scores in every form."""
-    assert plan.counts is not None
+    counts = plan.counts
+    assert counts is not None
     texts = [choice.text for prompt in prompts.prompts for choice in prompt.choices]
+    pairs = [(text, len(target)) for text, target in zip(texts, plan.targets, strict=False)]
+
+    def per(form: ScoreForm) -> FloatArray:
+        return scores / by_prompt(np.array([length_of(*pair, form) for pair in pairs]), counts)
+
     forms: dict[ScoreForm, FloatArray] = {
         "sum": scores,
-        "per_character": scores / by_prompt(np.array([len(t) for t in texts], dtype=float), plan.counts),
-        "per_byte": scores / by_prompt(np.array([len(t.encode()) for t in texts], dtype=float), plan.counts),
-        "per_token": scores / by_prompt(np.array([len(t) for t in plan.targets], dtype=float), plan.counts),
+        "per_character": per("per_character"),
+        "per_byte": per("per_byte"),
+        "per_token": per("per_token"),
     }
     return forms if base is None else {**forms, "minus_baseline": scores - base}
+
+
+def length_of(text: str, tokens: int, form: ScoreForm) -> float:
+    """What divides the score of a choice; the tokens are those of its continuation.
+
+    >>> [length_of("naïve", 2, form) for form in ("sum", "per_character", "per_byte", "per_token")]
+    [1.0, 5.0, 6.0, 2.0]
+    """
+    sizes = {"per_character": len(text), "per_byte": len(text.encode()), "per_token": tokens}
+    return float(sizes.get(form, 1))

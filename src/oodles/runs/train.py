@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ from transformers.utils import logging
 from oodles.contracts import PromptSet, Recipe, Seeds
 from oodles.disk import damage_of, put_folder
 from oodles.errors import ModelError
+from oodles.model.choice_tokens import encode_choices
+from oodles.model.choices import length_of
 from oodles.model.forward import causal_lm, head_is_plain, hidden_states, inside, is_out_of_memory, is_sharded
 from oodles.model.tokens import context_limit, encode
 from oodles.runs.engines import split_state, whole_adapter, whole_state
@@ -152,12 +154,14 @@ class Candidates:
     """The shots as token sequences: each with its right answer, or with every possible answer.
 
     `answers` lists the token of each answer if the loss chooses among one-token answers; `each` is the number of
-    sequences per example.
+    sequences per example. If examples have their own choices and the loss is over them (`own`), each says how many it
+    has by its `lengths`, which divide the scores.
     """
 
     examples: list[dict[str, Any]]
     each: int = 1
     answers: tuple[int, ...] = ()
+    own: bool = False
 
     def collate(self, rows: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """Return right-padded tokens, and the positions that predict answer tokens. Causality hides the padding."""
@@ -171,7 +175,11 @@ class Candidates:
         row, column, target = (torch.tensor(values) for values in zip(*reads, strict=True))
         padded = torch.tensor([tokens + [0] * (width - len(tokens)) for tokens, _ in sequences])
         gold = torch.tensor([r["gold"] for r in rows])
-        return {"tokens": padded, "row": row, "column": column, "target": target, "gold": gold}
+        batch = {"tokens": padded, "row": row, "column": column, "target": target, "gold": gold}
+        if self.own:
+            batch["lengths"] = torch.tensor([length for r in rows for length in r["lengths"]])
+            batch["counts"] = torch.tensor([len(r["lengths"]) for r in rows])
+        return batch
 
     def share(self, inputs: dict[str, torch.Tensor], ranks: Ranks) -> tuple[dict[str, torch.Tensor], float]:
         """Return this process's part of a batch, and the weight of its mean in the mean of the whole batch.
@@ -182,7 +190,8 @@ class Candidates:
         first, end = count * ranks.rank // ranks.size, count * (ranks.rank + 1) // ranks.size
         counts = end > first
         first, end = (first, end) if counts else (0, 1)
-        rows = slice(first * self.each, end * self.each)
+        ends = [0, *inputs["counts"].cumsum(0).tolist()] if self.own else range(0, (count + 1) * self.each, self.each)
+        rows = slice(ends[first], ends[end])
         mine = (inputs["row"] >= rows.start) & (inputs["row"] < rows.stop)
         part = {
             "tokens": inputs["tokens"][rows],
@@ -190,22 +199,34 @@ class Candidates:
             **{name: inputs[name][mine] for name in ("column", "target")},
             "gold": inputs["gold"][first:end],
         }
-        averaged = "gold" if self.answers or self.each > 1 else "target"
+        if self.own:
+            part |= {"lengths": inputs["lengths"][rows], "counts": inputs["counts"][first:end]}
+        averaged = "gold" if self.answers or self.each > 1 or self.own else "target"
         return part, len(part[averaged]) / len(inputs[averaged]) if counts else 0.0
 
     def loss(self, logits: torch.Tensor, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
         """Compute the cross-entropy at the answer's positions, over the vocabulary or over the answers."""
         if self.answers:
             return cross_entropy(logits[:, list(self.answers)], inputs["gold"])
-        if self.each == 1:
+        if self.each == 1 and not self.own:
             return cross_entropy(logits, inputs["target"])
         logs = logits.log_softmax(dim=-1).gather(1, inputs["target"][:, None])[:, 0]
         totals = torch.zeros(len(inputs["tokens"]), device=logs.device).index_add(0, inputs["row"], logs)
+        if self.own:
+            parts = (totals / inputs["lengths"]).split(inputs["counts"].tolist())
+            return torch.stack(list(map(_against_others, parts, inputs["gold"]))).mean()
         return cross_entropy(totals.view(-1, self.each), inputs["gold"])
+
+
+def _against_others(scores: torch.Tensor, gold: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of one example over its choices."""
+    return cross_entropy(scores[None], gold[None])
 
 
 def encode_shots(tokenizer: Any, shots: PromptSet, recipe: Recipe, limit: int | None) -> Candidates:
     """Encode the shots as required by the recipe's loss."""
+    if shots.has_choices:
+        return _encode_choices(tokenizer, shots, recipe, limit)
     encoded = encode(tokenizer, shots, limit)
     targets = encoded.targets
     one_token = all(len(t) == 1 for t in targets)
@@ -222,6 +243,27 @@ def encode_shots(tokenizer: Any, shots: PromptSet, recipe: Recipe, limit: int | 
     if recipe.loss == "answers" and one_token:
         return Candidates(examples=examples, answers=tuple(t[0] for t in targets))
     return Candidates(examples=examples, each=len(targets) if every else 1)
+
+
+def _encode_choices(tokenizer: Any, shots: PromptSet, recipe: Recipe, limit: int | None) -> Candidates:
+    """Encode shots with their own choices: the right one, or all of them."""
+    over = recipe.loss == "answers"
+    if over and shots.score == "minus_baseline":
+        raise ModelError(
+            f"{shots.name}: score is minus_baseline, which [train] loss = answers cannot train on; choose another score"
+        )
+    encoded = encode_choices(tokenizer, replace(shots, baseline=None), limit)
+    sequences = [(ids.tolist()[:-1], ids.tolist()[-n:]) for ids, n in zip(encoded.texts, encoded.reads, strict=True)]
+    examples, at = [], 0
+    for prompt in shots.prompts:
+        own = sequences[at : at + len(prompt.choices)]
+        at += len(own)
+        lengths = [
+            length_of(choice.text, len(s[1]), shots.score) for choice, s in zip(prompt.choices, own, strict=True)
+        ]
+        example = {"sequences": own if over else [own[prompt.gold]], "gold": prompt.gold}
+        examples.append({**example, "lengths": lengths} if over else example)
+    return Candidates(examples=examples, own=over)
 
 
 class AnswerTrainer(Trainer):  # type: ignore[misc]

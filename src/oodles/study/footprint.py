@@ -13,7 +13,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -219,7 +219,10 @@ def _loss(model: Any, shots: Candidates, rows: int, width: int, reads: int) -> t
     tokens, where, gold = _indices(rows, width), _indices(reads), _indices(rows // shots.each)
     hidden = hidden_states(model, input_ids=tokens)
     logits = causal_lm(model).get_output_embeddings()(hidden[where, where]).float()
-    return shots.loss(logits, {"tokens": tokens, "row": where, "target": where, "gold": gold})
+    plain = replace(
+        shots, own=False
+    )  # examples with their own choices: the softmax over them needs nothing to speak of
+    return plain.loss(logits, {"tokens": tokens, "row": where, "target": where, "gold": gold})
 
 
 def scoring_bytes(footprint: Footprint, rows: int, width: int) -> int:

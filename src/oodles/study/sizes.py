@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from oodles.contracts import PromptSet, RunSpec
+from oodles.model.choice_tokens import encode_sets
 from oodles.model.prefix_trees import ROW_TOKENS, Sequences, pack_rows
-from oodles.model.scoring import sequences_of
-from oodles.model.tokens import encode_once
+from oodles.model.scoring import STRETCH, sequences_of
 from oodles.runs.train import Candidates, encode_shots
 from oodles.study.footprint import Footprint
 
@@ -52,13 +52,18 @@ class Reader:
             each, sequences = CHARACTERS_PER_TOKEN, _characters(prompts)
             tokens = len(sequences.tokens)
         else:
-            encoded = encode_once(self.tokenizer, prompts, self.limit)
+            (encoded,) = encode_sets(self.tokenizer, [prompts], self.limit)
             each, sequences, tokens = 1.0, sequences_of(encoded), len(encoded.tokens)
-        packing = pack_rows(sequences, round(self.batch_tokens * each), row_tokens=round(ROW_TOKENS * each))
+        packing = pack_rows(
+            sequences,
+            round(self.batch_tokens * each),
+            row_tokens=round(ROW_TOKENS * each),
+            stretch=STRETCH if prompts.has_choices else 0,
+        )
         batches = [(len(batch), math.ceil(batch[0].length / each)) for batch in packing.batches]
         return SetSize(
             prompts=len(prompts),
-            answers=len(prompts.answers),
+            answers=max((len(p.choices) for p in prompts.prompts), default=0) or len(prompts.answers),
             tokens=round(tokens / each),
             computed=round(packing.tokens / each),
             batch=max(batches, key=lambda batch: batch[0] * batch[1] ** 2),
@@ -67,11 +72,15 @@ class Reader:
     def shots(self, prompts: PromptSet, spec: RunSpec) -> Candidates:
         if self.tokenizer is not None:
             return encode_shots(self.tokenizer, prompts, spec.recipe, self.limit)
-        lengths = [math.ceil(len(prompt.text) / CHARACTERS_PER_TOKEN) for prompt in prompts.prompts]
+        texts = [
+            p.choices[p.gold].context + p.choices[p.gold].continuation if p.choices else p.text for p in prompts.prompts
+        ]
+        lengths = [math.ceil(len(text) / CHARACTERS_PER_TOKEN) for text in texts]
         return Candidates(examples=[{"sequences": [([0] * n, [0])], "gold": 0} for n in lengths])
 
 
 def _characters(prompts: PromptSet) -> Sequences:
-    texts = [prompt.text for prompt in prompts.prompts]
+    own = [choice.context + choice.continuation for prompt in prompts.prompts for choice in prompt.choices]
+    texts = own or [prompt.text for prompt in prompts.prompts]
     codes = np.frombuffer("".join(texts).encode("utf-32-le"), dtype=np.int32)
     return Sequences(tokens=codes, starts=np.cumsum([0, *map(len, texts)], dtype=np.int64), reads=1)

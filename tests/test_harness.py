@@ -1,0 +1,68 @@
+"""Scores in the harness's form: its table and its results, read back by the importer."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import oodles as oo
+from conftest import oodles as command
+from oodles.api.harness import Described, results_of, results_table, write_results
+
+ROWS = [("arc", "accuracy", 0.5125, 40), ("arc", "acc", 0.5125, 40), ("arc", "acc_norm", 0.2875, 40)]
+SCORES = pd.DataFrame(
+    [*ROWS, ("mine", "accuracy", 0.8571, 7)],
+    columns=["test_set", "metric", "value", "n"],
+)
+SETS = {"arc": Described(size=50, version="1.5", shots=5), "mine": Described(size=7)}
+
+
+def test_the_table_has_the_harness_layout() -> None:
+    told = results_table(results_of(SCORES, {**SETS, "mine": Described(size=7, version="1.0")}, model="m", step=None))
+    assert told == (
+        "|Tasks|Version|Filter|n-shot| Metric |   |Value |   |Stderr|\n"
+        "|-----|------:|------|-----:|--------|---|-----:|---|-----:|\n"
+        "|arc  |    1.5|none  |     5|acc     |↑  |0.5125|±  |0.0800|\n"
+        "|     |       |none  |     5|acc_norm|↑  |0.2875|±  |0.0725|\n"
+        "|mine |    1.0|none  |     0|acc     |↑  |0.8571|±  |0.1429|\n"
+    )
+
+
+def test_the_table_equals_the_harness_own() -> None:
+    utils = pytest.importorskip("lm_eval.utils", reason="lm_eval is installed by `make bench`, into build/oracles")
+    pytest.importorskip("pytablewriter", reason="the harness prints tables with it")
+    for sets in (SETS, {}):
+        results = results_of(SCORES, sets, model="m", step=None)
+        assert results_table(results) == utils.make_table(results)
+
+
+def test_results_are_read_back(tmp_path: Path) -> None:
+    for step in (0, 250):
+        results = results_of(SCORES, SETS, model="org/m", step=step)
+        path = write_results(results, tmp_path, datetime(2026, 1, 2, 3, 4, step % 60))
+    assert path.parent.name == "org__m"
+    assert json.loads(path.read_text())["n-samples"]["arc"] == {"original": 50, "effective": 40}
+    imported = oo.import_scores(tmp_path, in_domain=["arc"]).table
+    assert set(imported["step"]) == {0, 250}
+    told = imported[imported["step"] == 250].set_index(["test_set", "metric"])["value"].to_dict()
+    assert told["arc", "acc_norm"] == 0.2875
+    assert (imported.loc[imported["test_set"] == "arc", "n"] == 40).all()
+
+
+def test_score_prints_the_table_and_writes_results(toy_suite: Path, tiny_model: Path, tmp_path: Path) -> None:
+    arguments = ("score", "--model", "tiny-llama-untrained", "--suite", toy_suite, "--out", tmp_path / "scored")
+    done = command(*arguments, "--output", "lm-eval")
+    assert done.returncode == 0, done.stderr
+    assert "|Tasks|Version|Filter|n-shot|Metric|" in done.stdout
+    (file,) = (tmp_path / "scored" / "lm-eval").rglob("results_*.json")
+    told = json.loads(file.read_text())["results"]
+    table = oo.read_runs(tmp_path / "scored")
+    own = table[table["metric"] == "accuracy"].set_index("test_set")["value"]
+    assert {name: one["acc,none"] for name, one in told.items()} == own.to_dict()
+    refused = command(*arguments, "--output", "csv")
+    assert refused.returncode == 2
+    assert "expected lm-eval" in refused.stderr
