@@ -6,7 +6,7 @@ PIP     = PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip --disable-pip-vers
 MODEL   = smollm2-135m-q4
 JOBS   ?= $(shell nproc 2> /dev/null || echo 2)
 
-.PHONY: help demo test test-all test-long bench lint docs wheel hashes clean setup setup-dev
+.PHONY: help demo test test-all test-long test-gpu bench lint docs wheel hashes clean setup setup-dev
 
 # pip's report -> one pinned and hashed line per package
 define HASHES
@@ -32,6 +32,11 @@ test: setup-dev lint   ## lint, types and tests, on all cores
 
 test-all: test         ## and the tests that take their time: several processes, faults, memory, examples and pages that train
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
+
+test-gpu: setup-dev    ## on a machine with one GPU or several, some minutes; please send us build/gpu.txt
+	$(BIN)/oodles fetch tiny-llama-untrained
+	mkdir -p build
+	$(BIN)/python -m pytest -m gpu -rA --color=no $(PYTEST_ARGS) tests/test_gpu.py > build/gpu.txt 2>&1; code=$$?; cat build/gpu.txt; exit $$code
 
 test-long: setup-dev build/oracles   ## campaigns too long for every day (some hours); their figures go into docs/
 	$(BIN)/oodles fetch $(MODEL)

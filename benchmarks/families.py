@@ -186,7 +186,9 @@ class DataSet:
     models: tuple[str, ...]  # of each run
     share: Array  # share of Yes at every point, of every set; empty where answers do not drift
 
-    def outcomes(self, _series: Series, name: str, _values: Array, /) -> tuple[Outcomes | None, str]:
+    def outcomes(
+        self, _series: Series, name: str, _values: Array, _metric: str = "accuracy", /
+    ) -> tuple[Outcomes | None, str]:
         """In-domain records, as `oodles.stats.outcomes.Examples` has it."""
         if self.examples is not None and name in self.series.in_domain:
             return self.examples, ""

@@ -75,7 +75,9 @@ class Simulated:
 
     sets: dict[str, Outcomes]
 
-    def outcomes(self, _series: Series, name: str, _values: Array) -> tuple[Outcomes | None, str]:
+    def outcomes(
+        self, _series: Series, name: str, _values: Array, _metric: str = "accuracy", /
+    ) -> tuple[Outcomes | None, str]:
         return (self.sets[name], "") if name in self.sets else (None, f"{name}: no records")
 
 

@@ -1,11 +1,14 @@
 """The numbers of docs/smollm2-nli.md, from the packed scores of the project's own study.
 
 python -m benchmarks.real_study          writes them into docs/smollm2-nli.md
+python -m benchmarks.real_study --count  first counts the study's tokens anew, which needs the data and the model
 """
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,10 @@ from oodles.store.archive import opened
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "smollm2-nli.md"
 TESTABLE = 5  # runs
-PACKED = ROOT / "studies" / "smollm2-nli" / "snli.oodles.zip"
+COUNTS = ROOT / "studies" / "smollm2-nli" / "counts.json"
+STUDY = COUNTS.with_name("snli.toml")
+RESULTS = ROOT / "benchmarks" / "results.json"
+PACKED = ROOT / "src" / "oodles" / "api" / "published" / "smollm2-nli.oodles.zip"
 
 
 def pair_rows(accuracy: Analysis, auc: Analysis, within: str) -> str:
@@ -103,19 +109,54 @@ def _stability(records: pd.DataFrame) -> tuple[float, float]:
     return float((first == second).mean()), float(np.corrcoef(first, second)[0, 1])
 
 
+def count() -> None:
+    """Tokens and arithmetic of one run, as the dry run counts them."""
+    from oodles.study.budget import budget_of, rows
+    from oodles.study.grid import expand
+    from oodles.study.load import load_study
+
+    each = rows(budget_of(expand(load_study(STUDY))))[0].each
+    kept = ("prompts", "prompt_tokens", "computed_tokens", "training_tokens", "arithmetic")
+    COUNTS.write_text(json.dumps({name: getattr(each, name) for name in kept}, indent=1) + "\n")
+
+
+def cost(study: Path) -> str:
+    """What the finished runs cost, and what the published study's way of scoring would have cost."""
+    counts, ratio = json.loads(COUNTS.read_text()), json.loads(RESULTS.read_text())["scoring"]["ratio_study"]
+    done = [json.loads(file.read_text())["seconds"] / 60 for file in sorted(study.glob("runs/*/done.json"))]
+    share = counts["computed_tokens"] / (counts["computed_tokens"] + 2 * counts["training_tokens"])
+    longer = 1 + share * (ratio - 1)
+    rows = [
+        "| | per run |",
+        "|---|---:|",
+        f"| wall time, {len(done)} runs on one core each of a busy machine | {np.mean(done):.0f} min"
+        f" ({min(done):.0f} to {max(done):.0f}) |",
+        f"| prompts scored | {counts['prompts']:,} |",
+        f"| tokens of these prompts | {counts['prompt_tokens']:,} |",
+        f"| tokens computed to score them | {counts['computed_tokens']:,} |",
+        f"| tokens trained on | {counts['training_tokens']:,} |",
+        f"| arithmetic | {counts['arithmetic'] / 1e12:,.0f} TFLOP |",
+        f"| share of evaluation (a trained token counts twice: backward, too) | {share:.0%} |",
+        f"| with the published study's way of scoring, {ratio:.1f} times the time ([benchmark](performance.md)) |"
+        f" {longer:.1f} times the whole |",
+    ]
+    return "\n".join(rows)
+
+
 def blocks() -> dict[str, str]:
     """Every generated block of the page by its name."""
     accuracy, auc = oo.analyse(PACKED), oo.analyse(PACKED, metric="auc")
     with opened(PACKED) as study:
         table, records = oo.read_runs(study), oo.read_records(study)
+        known = {"levels": levels(table), "cost": cost(study)}
     records["correct"] = records["correct"].astype(float)
     said = "".join(f"> {v.sentence}\n\n" for v in accuracy.verdicts)
     by_auc = "".join(f"> By AUC: {v.sentence}\n\n" for v in auc.verdicts)
     if table["run"].nunique() < TESTABLE:
         waits = f"Fewer than {TESTABLE} runs are finished: the numbers follow when there is something to test."
-        return {"levels": levels(table), **dict.fromkeys(("verdict", "pooled", "run", "behaviour"), waits)}
+        return {**known, **dict.fromkeys(("verdict", "pooled", "run", "behaviour"), waits)}
     return {
-        "levels": levels(table),
+        **known,
         "verdict": (said + by_auc).rstrip(),
         "pooled": pair_rows(accuracy, auc, "pooled"),
         "run": pair_rows(accuracy, auc, "run"),
@@ -123,11 +164,13 @@ def blocks() -> dict[str, str]:
     }
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
+    if "--count" in arguments:
+        count()
     made: dict[str, Any] = blocks()
     PAGE.write_text(filled(PAGE.read_text(), made))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

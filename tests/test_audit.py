@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import oodles as oo
 from conftest import oodles
 from oodles.audit.audit import audit_suite
 from oodles.audit.checks import CODES
@@ -240,7 +241,7 @@ def test_a_missing_tokenizer_is_a_warning(suite: Path, tmp_path: Path) -> None:
 
 
 def test_errors_stop_a_run_and_can_be_allowed(suite: Path, tiny_model: Path) -> None:
-    edit(suite, 'name = "away"', 'name = "away"\nexpect = { e = 9 }')
+    edit(suite, 'name = "away"', 'name = "away"\nexpect = { e = 9 }\ntags = ["domain", "style"]')
     study, out = suite.parent / "study.toml", suite.parent / "out"
     done = oodles("run", study, "--out", out, cwd=suite.parent)
     assert done.returncode == 2
@@ -259,6 +260,8 @@ def test_errors_stop_a_run_and_can_be_allowed(suite: Path, tiny_model: Path) -> 
     assert kept["allowed"] == ["count-differs"]
     assert oodles("report", out).returncode == 0
     assert "audit error allowed: away: e: 6 rows, expected 9" in (out / "report.html").read_text()
+    table = oo.analyse(out).long_table  # with the kinds of shift, which --stability compares
+    assert dict(zip(table["test_set"], table["tags"], strict=True))["away"] == "domain, style"
 
 
 def test_a_study_can_allow_by_itself(suite: Path, tiny_model: Path) -> None:

@@ -128,9 +128,29 @@ def test_the_demo_is_the_first_repetition_of_its_round() -> None:
 
 
 def test_no_seed_is_used_twice() -> None:
-    told = json.loads((repetitions.FOLDER / "demo_seeds.json").read_text())
+    told = repetitions.told()
     every = [*told["tuned_on"], *(seed for each in repetitions.seeds().values() for seed in each)]
     assert len(set(every)) == len(every)
+    assert set(told["analysed_early"]) < {seed for each in repetitions.seeds("second_round").values() for seed in each}
+
+
+@pytest.mark.parametrize("number", repetitions.kept("second_round"))
+def test_the_kept_outcomes_are_those_of_the_kept_scores(number: int) -> None:
+    """So that a repetition's verdict is that of the demo's own report, with noise measured rather than bounded."""
+    table, records = repetitions.scores(number), repetitions.outcomes(number)
+    assert records is not None
+    means = records.groupby(["run", "step", "test_set"])["correct"].agg(value="mean", n="size").reset_index()
+    accuracy = table[table.metric == "accuracy"]
+    both = accuracy.merge(means, on=["run", "step", "test_set"], suffixes=("", "_counted"), validate="one_to_one")
+    assert len(both) == len(accuracy) == len(means)
+    assert (both.n == both.n_counted).all()
+    assert (both.value - both.value_counted).abs().max() < 1e-12
+    assert set(repetitions.pooled(repetitions.analysed(number)).corrected_by) == {"records"}
+
+
+def test_two_of_three_repetitions_have_a_clear_pair() -> None:
+    clear = [repetitions.pooled(repetitions.analysed(n)).clear.any() for n in repetitions.kept("second_round")]
+    assert sum(clear) >= 2
 
 
 def test_the_page_shows_all_repetitions() -> None:

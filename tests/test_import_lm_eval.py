@@ -121,6 +121,22 @@ def test_run_and_step_of_a_model(tmp_path: Path, path: str, revision: str | None
     assert any("no step in the model's name" in note for note in imported.notes) == (step == 0)
 
 
+def test_adapters_are_runs_of_their_model_and_checkpoints_of_one_run(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        for step in (10, 20):
+            told = result(f"org/base,peft=out/seed{seed}/checkpoint-{step}", a=0.5 + step / 100, b=0.4)
+            (tmp_path / f"peft-{seed}-{step}.json").write_text(json.dumps(told))
+    table = oo.import_scores(tmp_path).table
+    assert sorted(table["run"].unique()) == ["out/seed0", "out/seed1"]
+    assert table["model"].unique().tolist() == ["org/base"]
+    (tmp_path / "full").mkdir()
+    for step in (10, 20):
+        whole = result(f"out/whole/checkpoint-{step}", a=0.5, b=0.4 + step / 100)
+        (tmp_path / "full" / f"{step}.json").write_text(json.dumps(whole))
+    table = oo.import_scores(tmp_path / "full").table
+    assert (table["run"].unique().tolist(), table["model"].unique().tolist()) == (["out/whole"], ["out/whole"])
+
+
 def test_files_that_contradict_each_other_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(result(a=0.5, b=0.4)))
     (tmp_path / "b.json").write_text(json.dumps(result(a=0.5, b=0.4)))

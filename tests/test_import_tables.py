@@ -330,6 +330,21 @@ def test_two_runs_of_one_name_are_not_one(tmp_path: Path) -> None:
     assert len(oo.analyse(both, in_domain=SETS[0], by=["model"]).verdicts) == 2
 
 
+def test_a_run_in_several_files_is_told(tmp_path: Path) -> None:
+    """Its steps may go on in the next file; or two people both called it seed0."""
+    for number, name in enumerate(("a", "b")):
+        rows = [f"seed0,{10 * number + step},.{step}{number}1,.{step}2" for step in range(1, 4)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["run,step,mnli,hans", *rows]))
+    found = oo.import_scores(tmp_path, in_domain="mnli")
+    assert found.table["run"].unique().tolist() == ["seed0"]
+    assert [n for n in found.notes if "run 'seed0' is in a.csv, b.csv: taken as one run" in n]
+    for name in ("a", "b"):
+        text = (tmp_path / f"{name}.csv").read_text().splitlines()
+        told = [text[0] + ",model", *(f"{line},{name}" for line in text[1:])]
+        (tmp_path / f"{name}.csv").write_text("\n".join(told))
+    assert not [n for n in oo.import_scores(tmp_path, in_domain="mnli").notes if "taken as one run" in n]
+
+
 def test_averages_settings_and_spreads_are_no_test_sets(tmp_path: Path) -> None:
     rows = "".join(f"a,{i},.{70 + i},.5,.4,.45,.1,64,.02\n" for i in range(6))
     header = "run,step,MNLI_ACC,HANS_ACC,HANS_F1,average,warmup_ratio,n_samples,acc_std"

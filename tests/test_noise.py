@@ -11,10 +11,11 @@ import pytest
 from scipy import special
 
 from oodles.errors import DataError
-from oodles.stats import noise, residuals
+from oodles.stats import inside, items, noise, residuals
+from oodles.stats.correlate import partial_correlations
 from oodles.stats.estimates import Estimator, estimate
-from oodles.stats.outcomes import Outcomes, Records
-from oodles.stats.series import Series
+from oodles.stats.outcomes import Outcomes, Records, placements
+from oodles.stats.series import Series, group_series
 
 
 def small_series(draw, *, runs=4, steps=9, sizes=(60, 80)):
@@ -215,7 +216,7 @@ def test_records_may_come_from_an_object():
     class Lazy:
         asked: ClassVar[list[str]] = []
 
-        def outcomes(self, _series, name, _values, /):
+        def outcomes(self, _series, name, _values, _metric="accuracy", /):
             self.asked.append(name)
             if name not in outcomes:
                 return None, f"{name}: no records"
@@ -243,7 +244,7 @@ def test_noise_in_the_in_domain_score_is_announced():
         found = estimate(series, Estimator(method="linear"))
         corrected = noise.correct(found, None, metric="accuracy", method="linear", level=0.95)
         found_r.append(found.r[0, 1])
-        told.append(noise.covariate_bias(found, corrected)[0, 1])
+        told.append(inside.covariate_bias(found, corrected.inside)[0, 1])
     assert np.mean(found_r) > 0.3
     assert np.mean(told) == pytest.approx(np.mean(found_r), abs=0.05)
 
@@ -274,7 +275,7 @@ def drifting(draw, *, drift, skill=0.3, pairs=100, runs=6, steps=20):
 
 def reliability_by(series, correct, items, strata):
     class Known:
-        def outcomes(self, _series, name, _values, /):
+        def outcomes(self, _series, name, _values, _metric="accuracy", /):
             if name not in correct:
                 return None, f"{name}: no records"
             return Outcomes(correct=correct[name], items=items, strata=strata, shared=True), ""
@@ -315,9 +316,9 @@ def test_more_noise_than_residual_is_a_violated_assumption_and_gives_no_number()
 
 
 def test_one_item_per_stratum_is_merged():
-    assert noise.merged_strata(np.array([0, 0, 1, 1]), np.array([0, 1, 2, 2])).tolist() == [0, 0, 0, 0]
-    assert noise.merged_strata(np.array([0, 1, 2]), np.array([0, 1, 2])).tolist() == [0, 0, 0]
-    assert noise.merged_strata(None, np.arange(3)).tolist() == [0, 0, 0]
+    assert items.merged_strata(np.array([0, 0, 1, 1]), np.array([0, 1, 2, 2])).tolist() == [0, 0, 0, 0]
+    assert items.merged_strata(np.array([0, 1, 2]), np.array([0, 1, 2])).tolist() == [0, 0, 0]
+    assert items.merged_strata(None, np.arange(3)).tolist() == [0, 0, 0]
 
 
 def test_templates_with_one_label_are_items_within_their_label():
@@ -388,3 +389,86 @@ def test_items_are_named_for_all_examples_and_always_the_same():
     corrected = noise.correct(estimate(series, Estimator()), few, metric="accuracy", method="gam", level=0.95)
     assert corrected.source == ("none", "none")
     assert "1 independent items are too few" in corrected.caveats[0][0]
+
+
+# AUC
+
+
+def auc_data(draw, runs=10, steps=8, sets=("mnli", "a", "b"), shared=0.75):
+    """Margins of examples whose difficulty stays, in runs whose skill on two OOD sets has a part in common.
+
+    Returns the long table of sample AUCs, the records, and the same table with AUCs of so many examples that hardly any
+    noise is left.
+    """
+    many = 2000
+    labels = {name: np.arange(many) % 2 for name in sets}
+    hard = {name: draw.normal(size=many) for name in sets}
+    rows, exact, records = [], [], []
+    for run in range(runs):
+        common = draw.normal(size=steps)
+        for step in range(steps):
+            rise = 0.3 + 1.2 * step / steps + 0.15 * draw.normal()
+            for name in sets:
+                n = 500 if name == "mnli" else 60
+                own = 0.0 if name == "mnli" else np.sqrt(shared) * common[step] + np.sqrt(1 - shared) * draw.normal()
+                skill = rise + 0.2 * own
+                margin = skill * (2 * labels[name] - 1) + 0.6 * hard[name] + 1.5 * draw.normal(size=many)
+                for table, size in ((rows, n), (exact, many)):
+                    placed = placements(margin[:size], labels[name][:size] == 1)
+                    table.append((f"r{run}", step, name, "auc", placed.mean() / 2, size))
+                records.append(
+                    pd.DataFrame(
+                        {
+                            **{"run": f"r{run}", "step": step, "test_set": name, "example": np.arange(n)},
+                            **{"score:Yes": margin[:n], "score:No": 0.0},
+                            "correct": ((margin[:n] >= 0) == (labels[name][:n] == 1)).astype(int),
+                        }
+                    )
+                )
+    columns = ["run", "step", "test_set", "metric", "value", "n"]
+    return pd.DataFrame(rows, columns=columns), pd.concat(records), pd.DataFrame(exact, columns=columns)
+
+
+def test_noise_of_auc_is_measured_from_scores():
+    """Of 60 examples half of a residual is noise: what the records say equals what 2,000 examples lack."""
+    draw = np.random.default_rng(2)
+    told, lacking, plain, corrected, truth = [], [], [], [], []
+    choose = {"in_domain": "mnli", "metric": "auc", "within": "run", "method": "linear"}
+    for _ in range(4):
+        table, records, exact = auc_data(draw)
+        found, known = partial_correlations(table, records, **choose), partial_correlations(exact, **choose)
+        few, many = (estimate(series_of(one), Estimator(method="linear", within="run")) for one in (table, exact))
+        told += [one.total for one in items.noises_of(few, Records.read(records), "auc", "linear")]
+        lacking += list((few.fit.residuals**2).sum(axis=0) - (many.fit.residuals**2).sum(axis=0))
+        plain.append(found.table.iloc[0]["r"])
+        corrected.append(found.table.iloc[0]["r_corrected"])
+        truth.append(known.table.iloc[0]["r"])
+    assert np.mean(told) == pytest.approx(np.mean(lacking), rel=0.15)
+    assert np.mean(plain) < np.mean(truth) - 0.2
+    assert abs(np.mean(corrected) - np.mean(truth)) < 0.15
+
+
+def series_of(table):
+    named = table.assign(role=np.where(table["test_set"] == "mnli", "in_domain", "ood"), model="m")
+    return next(iter(group_series(named, metric="auc", by=("model",), unit="run")))
+
+
+def test_noise_of_auc_is_not_known_without_scores():
+    table, records, _ = auc_data(np.random.default_rng(3), runs=6, steps=6)
+    choose = {"in_domain": "mnli", "metric": "auc", "within": "run", "method": "linear"}
+    for kept in (None, records.drop(columns="score:No")):
+        pair = partial_correlations(table, kept, **choose).table.iloc[0]
+        assert np.isnan(pair["r_corrected"])
+        assert np.isfinite(pair["r"])
+    changed = table.assign(value=np.where(table["test_set"] == "a", 0.9 * table["value"], table["value"]))
+    assert np.isnan(partial_correlations(changed, records, **choose).table.iloc[0]["r_corrected"])
+
+
+def test_placements_add_up_to_auc():
+    draw = np.random.default_rng(4)
+    margin, positive = draw.normal(size=40).round(1), draw.random(40) < 0.3
+    above = (margin[positive][:, None] > margin[~positive]) + 0.5 * (margin[positive][:, None] == margin[~positive])
+    placed = placements(margin, positive)
+    assert placed.mean() / 2 == pytest.approx(above.mean())
+    assert placed[positive] * positive.sum() / 40 == pytest.approx(above.mean(axis=1))
+    assert placements(margin, np.ones(40, dtype=bool)) is None

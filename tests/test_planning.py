@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from conftest import oodles
@@ -42,7 +44,8 @@ def held_out(name: str, within: str, pilot: int, later: int, draws: int) -> floa
 
 
 @pytest.mark.parametrize(
-    ("name", "within", "pilot", "later"), [("bert-hans", "pooled", 40, 60), ("pythia", "run", 12, 20)]
+    ("name", "within", "pilot", "later"),
+    [("bert-hans", "pooled", 20, 60), ("bert-hans", "pooled", 40, 60), ("pythia", "run", 12, 20)],
 )
 def test_predicted_widths_are_those_of_runs_that_were_not_in_the_pilot(
     name: str, within: str, pilot: int, later: int
@@ -84,9 +87,28 @@ def test_plan_on_the_command_line(tmp_path) -> None:
     assert "a half width of 0.2 takes" in told
     found = json.loads(oodles("plan", "--pilot", tmp_path / "pilot.csv", "--json").stdout)
     assert {"a", "b", "runs", "runs_low", "runs_high"} <= set(found["plan"][0])
+    assert "cost" not in found
     refused = oodles("plan", "--half-width", "2")
     assert refused.returncode == 2
     assert "--half-width 2: expected a number between 0 and 1" in refused.stderr
+
+
+def test_what_the_planned_runs_would_cost(tmp_path, toy_study) -> None:
+    """As the dry run of the study counts it, times the runs of the median pair."""
+    table = simulated(runs=6)
+    twice = pd.concat([table, table.assign(model="n", run=table["run"] + "n")])
+    twice.to_csv(tmp_path / "pilot.csv", index=False)
+    asked = ("plan", "--pilot", tmp_path / "pilot.csv", "--half-width", ".3", "--study", toy_study)
+    found = json.loads(oodles(*asked, "--json", cwd=tmp_path).stdout)
+    wanted = math.ceil(np.median([row["runs"] for row in found["plan"]]))
+    dry = json.loads(oodles("run", toy_study, "--dry-run", "--json", cwd=tmp_path).stdout)
+    (told,), (each,) = found["cost"], dry["per_run"]
+    assert told["runs"] == wanted
+    assert told["tokens"] == wanted * (each["computed_tokens"] + each["training_tokens"]) > 0
+    assert told["arithmetic"] == pytest.approx(wanted * each["arithmetic"])
+    text = oodles(*asked, cwd=tmp_path).stdout
+    assert f"{wanted} runs compute {told['tokens']:,} tokens" in " ".join(text.split())
+    assert "model" in text.splitlines()[0]  # two groups: each row says which
 
 
 def test_one_run_is_no_pilot() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oodles.study.pool import Share, _environment, _together, shares, visible_devices
+from oodles.study.pool import Share, setting, shares, together, visible_devices
 from oodles.study.worker import Outcome
 
 
@@ -32,10 +32,10 @@ def test_devices_are_those_that_cuda_may_use(
     assert visible_devices() == devices
 
 
-def test_a_worker_s_environment_is_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_ssetting_is_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    with pytest.raises(KeyError), _environment(Share(2, "1").environment):  # noqa: PT012
+    with pytest.raises(KeyError), setting(Share(2, "1").environment):  # noqa: PT012
         assert (os.environ["OMP_NUM_THREADS"], os.environ["CUDA_VISIBLE_DEVICES"]) == ("2", "1")
         raise KeyError
     assert os.environ["OMP_NUM_THREADS"] == "7"
@@ -51,7 +51,7 @@ def test_what_one_worker_did_is_no_longer_open_for_the_others(tmp_path: Path) ->
         failed_before=(("b", "old"), ("f", "old")),
         refused=(("a", "x"),),
     )
-    whole = _together([first, second], tmp_path, 0)
+    whole = together([first, second], tmp_path, 0)
     assert whole == Outcome(
         out=tmp_path,
         done=("a",),
@@ -61,5 +61,5 @@ def test_what_one_worker_did_is_no_longer_open_for_the_others(tmp_path: Path) ->
         held=(("e", "process 2"),),
     )
     assert not whole.is_whole
-    assert _together([Outcome(out=tmp_path, done=("a",))], tmp_path, 0).is_whole
-    assert not _together([Outcome(out=tmp_path, done=("a",))], tmp_path, 15).is_whole
+    assert together([Outcome(out=tmp_path, done=("a",))], tmp_path, 0).is_whole
+    assert not together([Outcome(out=tmp_path, done=("a",))], tmp_path, 15).is_whole

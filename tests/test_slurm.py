@@ -18,6 +18,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import oodles as oo
 from conftest import missing, oodles
 from oodles import scheduler
 from oodles.store.folder import RunFolder, StudyFolder
@@ -62,9 +63,9 @@ def run_script(command: str, folder: Path, **settings: object) -> subprocess.Com
     return subprocess.run(["bash", str(SCRIPT), command], env={**os.environ, **told}, capture_output=True, text=True)
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A SLURM of two nodes with one core each; its folder."""
+@pytest.fixture(scope="module", params=[{"nodes": 2, "cpus": 1}], ids=[""])
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A SLURM of two nodes with one core each, unless a test asks for others; its folder."""
     for name in ("sbatch", "slurmctld", "slurmd", "munged"):
         if shutil.which(name) is None:
             missing(f"no {name}: apt-get install --no-install-recommends slurm-wlm munge")
@@ -76,7 +77,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    up = run_script("up", folder, nodes=2, cpus=1, gpus=0, port=port)
+    up = run_script("up", folder, **request.param, gpus=0, port=port)
     if up.returncode:
         run_script("down", folder)
         missing(f"SLURM does not start here: {up.stderr[-200:]}")
@@ -276,3 +277,34 @@ def test_a_cancelled_job_stays_cancelled_and_a_script_by_hand_resumes(
     text = (root / "slurm" / f"{number}_0_0_log.out").read_text()
     assert text.count("loading tiny-llama-untrained") == 1  # the weights, once
     assert "resumes from step" in RunFolder(root / "runs" / first).log.read_text()
+
+
+@pytest.mark.parametrize("cluster", [{"nodes": 1, "cpus": 2}], indirect=True, ids=["one node"])
+@pytest.mark.parametrize("engine", ["ddp", "fsdp2"])
+def test_one_task_per_process_makes_a_run_together(
+    engine: str, on_cluster: Path, toy_study: Path, tmp_path: Path
+) -> None:
+    """Two tasks of a job, without a launcher; a signal of the scheduler stops both, and the job resumes by itself."""
+    text = (
+        toy_study.read_text()
+        .replace("seeds = [0, 1]", "seeds = [0]")
+        .replace("schema = 1", 'schema = 1\nreport_to = "none"')
+    )
+    toy_study.write_text(text)
+    root, alone = tmp_path / "together", tmp_path / "alone"
+    options = ["--set", f"engine={engine}", "--set", "processes=2"]
+    submitted = oodles("run", toy_study, "--out", root, "--where", "slurm", *options)
+    assert submitted.returncode == 0, submitted.stderr
+    wait_for(lambda: not scheduler.queue(), 240, "the job's end")
+    (row,) = status(root).values()
+    logs = "\n".join(path.read_text() for path in (root / "slurm").glob("*.out"))
+    assert row["status"] == "done", logs
+    (folder,) = (root / "runs").iterdir()
+    kind = {"ddp": "DistributedDataParallel", "fsdp2": "FSDPCalls"}[engine]
+    assert f"engine {engine}: {kind}, 2 processes, which hold" in (folder / "log.txt").read_text()
+    assert not list((root / "slurm").glob("meeting-*"))
+    assert oodles("run", toy_study, "--out", alone).returncode == 0
+    keys = ["run", "step", "test_set", "metric"]
+    both = oo.read_runs(root).merge(oo.read_runs(alone), on=keys, suffixes=("", "_alone"))
+    assert len(both) == len(oo.read_runs(alone)) > 0
+    assert float((both["value"] - both["value_alone"]).abs().max()) < 1e-4

@@ -17,6 +17,7 @@ from oodles.model import scoring
 from oodles.model.embedded import tiny_tokenizer
 from oodles.model.forward import causal_lm, head_is_plain
 from oodles.model.load import attach_lora
+from oodles.runs.ranks import Ranks
 from oodles.runs.train import Candidates, fine_tune
 from test_scoring import tiny
 
@@ -231,3 +232,28 @@ def test_several_visible_gpus_train_on_one(tokenizer: Any, monkeypatch: pytest.M
     fine_tune(alone, tokenizer, planted(8), recipe, Seeds.all(0), [])
     both = zip(adapted.state_dict().values(), alone.state_dict().values(), strict=True)
     assert all(torch.equal(a, b) for a, b in both)
+
+
+@pytest.mark.parametrize("kind", ["vocabulary", "one token of several", "several tokens of several"])
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_the_shares_of_a_batch_make_up_its_loss(kind: str, size: int, count: int) -> None:
+    """Whatever the number of examples and tokens of each process, and if one has none."""
+    generator = torch.Generator().manual_seed(count)
+    each = 2 if kind.startswith("several") else 1
+    targets = [[3], [4, 5]] if each == 2 else [[3]]
+    rows = [{"sequences": [([1] * (4 + n) + t[:-1], t) for t in targets], "gold": n % 2} for n in range(count)]
+    if kind == "vocabulary":  # answers of one and of two tokens
+        rows = [{"sequences": [([1, 2, *t[:-1]], t)], "gold": 0} for t in ([[3], [4, 5]] * 3)[:count]]
+    candidates = Candidates(examples=rows, each=each, answers=(3, 4) if kind.startswith("one") else ())
+    inputs = candidates.collate(rows)
+    table = torch.randn(*inputs["tokens"].shape, 8, generator=generator)
+    whole = candidates.loss(table[inputs["row"], inputs["column"]], inputs)
+    total, first = torch.tensor(0.0), 0
+    for rank in range(size):
+        part, weight = candidates.share(inputs, Ranks(engine="ddp", rank=rank, size=size))
+        own = table[first : first + len(part["tokens"])] if weight else table[:each]
+        first += len(part["tokens"]) if weight else 0
+        total = total + weight * candidates.loss(own[part["row"], part["column"]], part)
+    assert first == len(inputs["tokens"])
+    assert float(total) == pytest.approx(float(whole), abs=1e-6)

@@ -19,6 +19,9 @@ Role = Literal["in_domain", "ood", "other"]  # other: shown but not correlated (
 Precision = Literal["auto", "fp32", "bf16", "fp16"]  # auto: the dtype the weights are published in, see model/load.py
 
 TrackerName = Literal["wandb", "tensorboard", "trackio", "mlflow"]
+EngineName = Literal["single", "ddp", "fsdp2", "zero2", "zero3"]  # how the processes of a run share its work
+
+ScoreForm = Literal["sum", "per_character", "per_byte", "per_token", "minus_baseline"]  # see suite/choices.py
 
 SHOTS = "shots"  # the name under which a run's own shots are evaluated
 IDENTITY_VERSION = 3  # first part of every run id; raise it when the meaning of a run id changes
@@ -46,6 +49,15 @@ def _hash_text(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One answer of an example that has its own: what is scored, after what, and the answer itself."""
+
+    context: str
+    continuation: str
+    text: str  # its length may divide the score
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
     """One row of a train or test set, with columns and labels already mapped."""
 
@@ -54,14 +66,21 @@ class Example:
     label: str  # the label's name if the suite names labels, else the label as the data spell it
     answer: int  # index of the right answer in the pattern's answers
     slices: Mapping[str, str] = field(default_factory=dict)
+    choices: tuple[str, ...] = ()  # its own answers; empty: the pattern's
+    rendered: tuple[Choice, ...] = ()  # its own answers, rendered by whoever made the task
     _content: str = field(default="", init=False, compare=False, repr=False)
+
+    @property
+    def parts(self) -> list[Any]:
+        """Plain data that identify the example."""
+        own: list[Any] = [[c.context, c.continuation, c.text] for c in self.rendered] or list(self.choices)
+        return [self.id, dict(self.fields), self.label, self.answer] + [own] * bool(own)
 
     @property
     def content(self) -> str:
         """The example's part of a draw's hash; computed once, because an example is in many draws of a grid."""
         if not self._content:
-            made = _as_text([self.id, dict(self.fields), self.label, self.answer])
-            object.__setattr__(self, "_content", made)
+            object.__setattr__(self, "_content", _as_text(self.parts))
         return self._content
 
 
@@ -70,20 +89,29 @@ PatternText = str | Callable[[Mapping[str, str]], str]  # "{premise} ...", or a 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """A text with {fields} and the answers a model chooses from."""
+    """A text with {fields} and the answers a model chooses from; without answers, examples bring their own choices."""
 
     name: str
     text: PatternText
-    answers: tuple[str, ...]
+    answers: tuple[str, ...] = ()
     truncate: str | None = None  # the only field that may be shortened
     max_tokens: int | None = None  # longer prompts are shortened; the model's own limit always applies
     chat: bool = False  # the prompt is a user's turn in the tokenizer's chat template
+    # only without answers:
+    choice: str = " {choice}"  # the continuation that is scored for each choice
+    blank: str = ""  # a mark in the text or the continuation that the choice replaces
+    score: ScoreForm = "sum"  # what decides between the choices
+    baseline: str | None = None  # a text after which the continuations are scored, too; empty: the start token
 
     @property
     def identity(self) -> list[Any]:
         """Plain data that determine the prompts. A function is identified by its name and source code."""
         parts: list[Any] = [describe_text(self.text), list(self.answers), self.truncate]
-        return parts + [{"max_tokens": self.max_tokens, "chat": self.chat}] * (self.chat or self.max_tokens is not None)
+        parts += [{"max_tokens": self.max_tokens, "chat": self.chat}] * (self.chat or self.max_tokens is not None)
+        return parts + [{name: getattr(self, name) for name in OF_CHOICES}] * (not self.answers)
+
+
+OF_CHOICES = ("choice", "blank", "score", "baseline")  # fields of patterns without answers
 
 
 def describe_text(text: PatternText) -> str:
@@ -110,7 +138,7 @@ class Fallback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The source of a set's rows: exactly one of generator, file and hub is set."""
+    """The source of a set's rows: exactly one of generator, file, hub and lm_eval is set."""
 
     generator: str | None = None  # "mini" or "opinions"
     file: str | None = None  # .parquet, .csv, .tsv, .jsonl or a .zip of one, relative to the suite file; * for several
@@ -121,6 +149,9 @@ class Source:
     revision: str | None = None
     seed: int = 0  # generators only
     fallback: Fallback | None = None  # hub only
+    lm_eval: str | None = None  # a task or group of lm-evaluation-harness, or the path of its YAML
+    fewshot: int | None = None  # lm_eval only: examples in the prompt; None: as many as the task says
+    fewshot_seed: int = 1234  # lm_eval only; the harness's default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +160,10 @@ class DataSet:
 
     name: str
     source: Source
-    labels: Mapping[str, int]  # label -> index of an answer
+    labels: Mapping[str, int] = field(default_factory=dict)  # label -> index of an answer
+    choices: str | tuple[str, ...] = ()  # column with a list of answers, or a column for each answer
+    gold: str = "index"  # with choices: what a label is: index, text, or an entry of the list in this column
+    score: ScoreForm | None = None  # with choices: what decides between them; None: as the pattern says
     label_names: Mapping[str, str] = field(default_factory=dict)  # label as the data spell it -> its name
     columns: Mapping[str, str] = field(default_factory=dict)  # field, label or id -> column
     drop: tuple[str, ...] = ()  # labels whose rows are left out
@@ -144,6 +178,11 @@ class DataSet:
     caveats: tuple[str, ...] = ()  # notes for readers of its scores
     licence: str = ""
     citation: str = ""
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether its examples bring their own answers."""
+        return bool(self.choices) or self.source.lm_eval is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +242,7 @@ class Prompt:
     text: str
     gold: int
     cut: tuple[int, int] | None = None  # where in the text the field that may be shortened begins and ends
+    choices: tuple[Choice, ...] = ()  # its own answers, if the set has none; the text is then for people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,13 +255,36 @@ class PromptSet:
     limit: int | None = None  # the requested sample size, if any
     max_tokens: int | None = None
     chat: bool = False
+    score: ScoreForm = "sum"  # for prompts with their own choices: what decides between them
+    baseline: str | None = None
 
     @property
     def hash(self) -> str:
         """Hash of every text, their order, the answers and the gold labels."""
+        if self.has_choices:
+            return self._hash_of_choices
         parts: list[Any] = [list(self.answers), [[p.id, p.text, p.gold] for p in self.prompts]]
         extra = {"max_tokens": self.max_tokens, "chat": self.chat}
         return content_hash(parts + [extra] * (self.chat or self.max_tokens is not None))
+
+    @property
+    def _hash_of_choices(self) -> str:
+        rows = [[p.id, p.gold, [[c.context, c.continuation, c.text] for c in p.choices]] for p in self.prompts]
+        how = {"max_tokens": self.max_tokens, "chat": self.chat, "score": self.score, "baseline": self.baseline}
+        return content_hash(["choices", rows, how])
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether every prompt has its own answers."""
+        return bool(self.prompts) and bool(self.prompts[0].choices)
+
+    @property
+    def common_answers(self) -> tuple[str, ...]:
+        """The answers of all prompts: the set's, or the choices if all prompts have the same ones; else none."""
+        if not self.has_choices:
+            return self.answers
+        texts = {tuple(choice.text for choice in prompt.choices) for prompt in self.prompts}
+        return texts.pop() if len(texts) == 1 else ()
 
     def __len__(self) -> int:
         return len(self.prompts)
@@ -387,17 +450,28 @@ class Draw:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Predictions:
-    """One score per answer for every prompt of a set, in the order of the set."""
+    """One score per answer for every prompt of a set, in the order of the set.
+
+    The fields after `gold` are for prompts with their own choices.
+    """
 
     test_set: str
-    answers: tuple[str, ...]
+    answers: tuple[str, ...]  # empty: the choices differ between prompts
     ids: tuple[str, ...]
-    scores: FloatArray  # (prompts, answers): log-probability up to a constant per prompt
+    scores: FloatArray  # (prompts, answers): log-probability up to a constant per prompt; nan: no such choice
     gold: npt.NDArray[np.int64]
+    chosen: npt.NDArray[np.int64] | None = None  # index of the best choice, by the set's form of the score
+    tied: int | None = None  # prompts with more than one best choice
+    right: Mapping[str, npt.NDArray[np.bool_]] = field(
+        default_factory=dict
+    )  # whether it is right, by form of the score
+    base: FloatArray | None = None  # scores of the same continuations after the baseline's text
 
     @property
     def choice(self) -> npt.NDArray[np.int64]:
         """Index of the best answer; ties go to the lowest index."""
+        if self.chosen is not None:
+            return self.chosen
         return np.asarray(np.argmax(self.scores, axis=1), dtype=np.int64)
 
     @property
@@ -407,6 +481,8 @@ class Predictions:
     @property
     def ties(self) -> int:
         """Number of prompts with more than one best answer."""
+        if self.tied is not None:
+            return self.tied
         best = self.scores.max(axis=1, keepdims=True)
         return int(((self.scores == best).sum(axis=1) > 1).sum())
 
@@ -463,6 +539,8 @@ class Study:
     slurm: Slurm = field(default_factory=Slurm)
     report_to: tuple[TrackerName, ...] | None = None  # None: wandb, where it is set up
     run: str = ""  # the name of the only run; empty: as the grid names it
+    engine: EngineName = "single"
+    processes: int | None = None  # that make a run together; None: one per GPU
 
 
 def role_of(test_set: str, train_set: str) -> Role:

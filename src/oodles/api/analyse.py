@@ -23,7 +23,7 @@ from oodles.stats.analysis import SUMMARY, Analysis, analyse_table, read_results
 from oodles.stats.longtable import pick_sets
 from oodles.stats.outcomes import Examples
 from oodles.store.archive import is_packed, opened
-from oodles.store.facts import describe_runs
+from oodles.store.facts import describe_runs, tags_of
 from oodles.store.folder import StudyFolder
 from oodles.store.table import DamageWarning, read_runs
 
@@ -174,6 +174,9 @@ def _of_study(path: Path, test_sets: Sequence[str] | None, given: dict[str, Any]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DamageWarning)  # kept as notes, once
         table, records = read_runs(path, test_sets), StoredRecords.read(path, test_sets)
+    if tags := tags_of(path):
+        whole = table["slice_of"].fillna(table["test_set"]) if "slice_of" in table.columns else table["test_set"]
+        table["tags"] = whole.map(tags).fillna("")
     analysis = analyse_table(table, records, **given)
     runs = describe_runs(path)
     unfinished = [

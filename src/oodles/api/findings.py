@@ -70,6 +70,8 @@ class Finding:
     @property
     def provenance(self) -> str:
         """Where the figures come from, in one line."""
+        if self.packed:
+            return f"this project's own study: {self.file}, licence {self.licence}"
         return f"published figures: {self.citation} {self.source} at {self.commit}, {self.file}; licence {self.licence}"
 
 

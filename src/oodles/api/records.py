@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from oodles.stats.outcomes import Outcomes, checked_outcomes
+from oodles.stats.outcomes import NO_MARGIN, SCORE, Outcomes, checked_outcomes, placed_outcomes
 from oodles.stats.series import Series
 from oodles.store.folder import RunFolder
 from oodles.store.scores import Score
@@ -56,7 +56,9 @@ class StoredRecords:
                     kept.setdefault(one.name, {})[place] = _Kept(run, score, inside)
         return cls(wanted, kept, notes)
 
-    def outcomes(self, series: Series, name: str, values: Any, /) -> tuple[Outcomes | None, str]:
+    def outcomes(
+        self, series: Series, name: str, values: Any, metric: str = "accuracy", /
+    ) -> tuple[Outcomes | None, str]:
         """Outcomes of a test set at the points of a group, or why they cannot be used."""
         own = self.kept.get(name, {})
         places = [(series.run_names[run], float(step)) for run, step in zip(series.runs, series.steps, strict=True)]
@@ -72,7 +74,16 @@ class StoredRecords:
         correct = np.full((len(series.runs), len(whole.ids)), -1, dtype=np.int8)
         for point, one, outcome in read:
             correct[point, columns[id(self._layout(one))]] = outcome
-        outcomes, why = checked_outcomes(correct, whole.items, whole.strata, series.runs, values)
+        if metric == "accuracy":
+            outcomes, why = checked_outcomes(correct, whole.items, whole.strata, series.runs, values)
+            return outcomes, f"{name}: {why}" if why else ""
+        margin = np.zeros(correct.shape, dtype=np.float32)
+        for point, one, _ in read:
+            own_margin = self._margin(one)
+            if own_margin is None:
+                return None, f"{name}: {NO_MARGIN}"
+            margin[point, columns[id(self._layout(one))]] = own_margin
+        outcomes, why = placed_outcomes(margin, correct, whole.items, whole.strata, series.runs, values)
         return outcomes, f"{name}: {why}" if why else ""
 
     def _layout(self, one: _Kept) -> Layout:
@@ -81,6 +92,15 @@ class StoredRecords:
             return () if frame is None else frame["example"]
 
         return self.wanted.layout(one.score, one.inside, ids)
+
+    def _margin(self, one: _Kept) -> Any:
+        """The first answer's score less the second's; None where there are not two answers."""
+        frame = read_record(one.folder, one.score, self.notes)
+        scores = [] if frame is None else [name for name in frame.columns if str(name).startswith(SCORE)]
+        if frame is None or len(scores) != 2:
+            return None
+        margin = frame[scores[0]].to_numpy(np.float32) - frame[scores[1]].to_numpy(np.float32)
+        return margin if one.inside is None else margin[one.inside]
 
     def _correct(self, one: _Kept) -> Any:
         """Who was right, as an array of 0 and 1; None, and a note, where the records are damaged."""

@@ -190,6 +190,7 @@ def _facts(view: View, kind: str, data: DataSet, examples: Sequence[Example]) ->
         hash=set_hash(examples),
         origin=origin.origin,
         revision=origin.revision,
+        tags=tuple(data.tags),
     )
 
 

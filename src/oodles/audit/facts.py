@@ -66,6 +66,7 @@ class SetFacts:
     hash: str
     origin: str
     revision: str | None
+    tags: tuple[str, ...] = ()  # kinds of shift
     rendered: dict[str, dict[str, PromptFacts]] = field(default_factory=dict)
     shallow: tuple[float | None, ...] = ()  # accuracy of a hypothesis-only baseline, if requested
 
@@ -74,4 +75,5 @@ class SetFacts:
         fields = {"set": self.name, "kind": self.kind, "n": self.n, "labels": dict(self.labels)}
         fields |= {"dropped": dict(self.dropped), "chance": self.chance, "hash": self.hash, "origin": self.origin}
         fields |= {"revision": self.revision, "rendered": rendered}
+        fields |= {"tags": list(self.tags)} if self.tags else {}
         return fields | ({"hypothesis_only": self.shallow[0]} if self.shallow else {})

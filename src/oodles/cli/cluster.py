@@ -74,7 +74,7 @@ def run_on_slurm(
 def _print_scripts(grid: Grid, asked: Asked, root: Path, choice: Choice, how: Policy, as_json: bool) -> None:
     """What would be submitted; the scripts run the study's own file, and can be submitted by hand."""
     from oodles.study.load import find_study
-    from oodles.study.slurm import Place, check_models, options_of, plan_arrays, script_of
+    from oodles.study.slurm import Place, check_models, options_of, plan_arrays, script_of, tasks_of
 
     slurm = grid.study.slurm
     check_models(grid, slurm)
@@ -84,7 +84,8 @@ def _print_scripts(grid: Grid, asked: Asked, root: Path, choice: Choice, how: Po
         name=grid.study.name,
         options=(*asked.options(), *options_of(how)),
     )
-    scripts = [(array, script_of(array, here, slurm)) for array in plan_arrays(choice.submit, slurm)]
+    planned = plan_arrays(choice.submit, slurm)
+    scripts = [(array, script_of(array, here, slurm, tasks=tasks_of(grid.study, array.asks))) for array in planned]
     if as_json:
         arrays = [{"jobs": len(a.shares), "runs": a.runs, "script": text} for a, text in scripts]
         print_json({"out": str(root), "arrays": arrays, **_as_counts(choice)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,11 +12,15 @@ import typer
 
 from oodles.cli.analyse import analyse_paths
 from oodles.cli.options import AnalysisOptions, AsJson, ImportOptions, spread
-from oodles.cli.printing import print_json, print_table, tell
+from oodles.cli.printing import print_json, print_table, tell, waiting
 from oodles.errors import ConfigError
+from oodles.runs.progress import duration
 
 if TYPE_CHECKING:
     from oodles.stats.analysis import Analysis
+
+
+PATIENCE = 3.0  # seconds in which the hub must answer
 
 
 @spread
@@ -24,6 +28,9 @@ def plan(
     half_width: Annotated[float, typer.Option("--half-width", help="Wanted half width of an interval of r.")] = 0.2,
     pilot: Annotated[
         Path | None, typer.Option("--pilot", help="A study's folder, a long table or a finding's name.")
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option("--study", help="What the runs would cost: a study's file or name, as in a dry run.")
     ] = None,
     rho: Annotated[float, typer.Option("--rho", help="Without a pilot: the correlation.")] = 0.0,
     residual_sd: Annotated[float, typer.Option("--residual-sd", help="Without a pilot: sd of a residual.")] = 0.025,
@@ -44,29 +51,88 @@ def plan(
     Examples:
         oodles plan --pilot pythia --half-width .2
         oodles plan --half-width .2 --rho .5 --steps 40
+        oodles plan --pilot runs/pilot --study study.toml
     """
     if not 0 < half_width < 1:
         raise ConfigError(f"--half-width {half_width:g}: expected a number between 0 and 1, such as .2")
     if pilot is None:
-        _assumed(half_width, as_json, rho, residual_sd, memory, spread_of_runs, steps, examples)
+        _assumed(half_width, as_json, study, rho, residual_sd, memory, spread_of_runs, steps, examples)
         return
     from oodles.api.plan import plan as plan_for
 
     analysis = analyse_paths([pilot], options, ImportOptions())
     answer = plan_for(analysis, half_width)
     table = answer.tables["plan"]
+    costs = [] if study is None else _costs(study, float(table["runs"].median()))
     if as_json:
         rows = json.loads(table.to_json(orient="records"))
-        print_json({"sentences": answer.sentences, "plan": rows, "seconds_per_run": _seconds(analysis)})
+        told = {"sentences": answer.sentences, "plan": rows, "seconds_per_run": _seconds(analysis)}
+        print_json(told | ({} if study is None else {"cost": [asdict(cost) for cost in costs]}))
         return
+    groups = [name for name in analysis.result.settings["by"] if table[name].nunique() > 1]  # type: ignore[attr-defined]
     shown = [
-        [f"{row['a']} ~ {row['b']}", row["within"], f"{row['r']:+.2f}", str(row["units"]), f"{row['half_width']:.2f}"]
+        [*(str(row[name]) for name in groups), f"{row['a']} ~ {row['b']}", row["within"], f"{row['r']:+.2f}"]
+        + [str(row["units"]), f"{row['half_width']:.2f}"]
         + [_runs(row[name]) for name in ("runs", "runs_low", "runs_high")]
         for row in table.to_dict("records")
     ]
-    columns = ["pair", "within", "r", "pilot runs", "half width now", "runs needed", "at least", "at most"]
+    columns = [*groups, "pair", "within", "r", "pilot runs", "half width now", "runs needed", "at least", "at most"]
     print_table("", columns, shown)
-    tell("\n".join(["", *answer.sentences, *_cost(analysis)]))
+    tell("\n".join(["", *answer.sentences, *(map(str, costs) if study else _cost(analysis))]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsCost:
+    """What a number of runs of one group of a study would cost on this machine, by its dry run."""
+
+    group: str
+    runs: int
+    tokens: int  # computed to score and to train
+    arithmetic: float | None  # floating-point operations
+    seconds_low: float | None
+    seconds_high: float | None
+
+    def __str__(self) -> str:
+        text = f"{self.group}: {self.runs} runs compute {self.tokens:,} tokens"
+        if self.arithmetic is None or self.seconds_low is None or self.seconds_high is None:
+            return f"{text}; time is not estimated without the model"
+        low, high = duration(self.seconds_low), duration(self.seconds_high)
+        return f"{text}, {self.arithmetic / 1e12:,.0f} TFLOP, {low} to {high} on this machine (estimate)"
+
+
+def _costs(name: str, runs: float) -> list[RunsCost]:
+    """So many runs of each group of a study, counted and estimated as `oodles run --dry-run` does."""
+    if not math.isfinite(runs):
+        return []
+    from oodles.model.load import require_training
+    from oodles.study.grid import expand_for_costs
+    from oodles.study.load import load_study
+    from oodles.suite.hub import one_attempt
+
+    require_training("oodles plan --study")
+    from oodles.study.budget import budget_of, rows
+
+    with one_attempt(PATIENCE), waiting() as show:
+        study = load_study(name)
+        budget = budget_of(expand_for_costs(study, Path("runs") / study.name), say=show)
+    found = []
+    for row in rows(budget):
+        each, count = row.each, math.ceil(runs)
+        known = None if math.isnan(each.arithmetic) else (each.arithmetic, each.seconds_low, each.seconds_high)
+        arithmetic, low, high = (None,) * 3 if known is None else (count * one for one in known)
+        model, train_set, _, shots = row.group
+        tokens = count * (each.computed_tokens + each.training_tokens)
+        found.append(
+            RunsCost(
+                group=f"{model}, {train_set}, {shots} shots",
+                runs=count,
+                tokens=tokens,
+                arithmetic=arithmetic,
+                seconds_low=low,
+                seconds_high=high,
+            )
+        )
+    return found
 
 
 def _runs(number: float) -> str:
@@ -89,6 +155,7 @@ def _cost(analysis: Analysis) -> list[str]:
 def _assumed(
     half_width: float,
     as_json: bool,
+    study: str | None,
     rho: float,
     residual_sd: float,
     memory: float,
@@ -112,11 +179,14 @@ def _assumed(
         rho=rho, residual_sd=residual_sd, memory=memory, spread=spread_of_runs, steps=steps, examples=examples
     )
     runs = assumed_runs(assumed, half_width)
+    costs = [] if study is None else _costs(study, runs)
     if as_json:
-        print_json({"runs": runs if math.isfinite(runs) else None, "half_width": half_width, **asdict(assumed)})
+        told = {"runs": runs if math.isfinite(runs) else None, "half_width": half_width, **asdict(assumed)}
+        print_json(told | ({} if study is None else {"cost": [asdict(cost) for cost in costs]}))
         return
     tell(
         f"A half width of {half_width:g} takes {_runs(runs)} runs, if the correlation is {rho:g}, residuals have an sd "
         f"of {residual_sd:g} and last {memory:g} of a run, runs differ by {spread_of_runs:g} (sd of Fisher's z), and a"
         f" run has {steps} steps on test sets of {examples} examples. A pilot tells these: oodles plan --pilot FOLDER."
     )
+    tell("\n".join(map(str, costs)))

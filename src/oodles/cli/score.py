@@ -51,6 +51,10 @@ class ScoreOptions:
     precision: Annotated[
         str, typer.Option("--precision", help="auto (as the weights are published), fp32, bf16 or fp16.")
     ] = "auto"
+    device_map: Annotated[
+        str | None,
+        typer.Option("--device-map", help="auto: spread a model that does not fit one GPU over those of this machine."),
+    ] = None
     run: Annotated[
         str | None, typer.Option("--run", help="Name of the run; default from the model and its folder.")
     ] = None
@@ -78,6 +82,8 @@ def score(*, options: ScoreOptions, as_json: AsJson = False) -> None:
         oodles score --checkpoints trained --suite nli --in-domain snli --out scored
         oodles score --runs runs/paper --add-test-set hans
     """
+    if options.device_map not in (None, "auto"):
+        raise ConfigError(f"oodles score: --device-map is '{options.device_map}', expected auto")
     if options.runs is None:
         _print_scored([_score_model(options)], as_json)
     else:
@@ -118,6 +124,7 @@ def _score_model(options: ScoreOptions) -> Scored:
             evaluation=Evaluation(test_sets=tuple(options.test_set or ()), limit=options.limit),
             precision=cast(Any, options.precision),  # one of the four, as was checked
             allow=options.allow or [],
+            spread=options.device_map is not None,
         )
 
 
@@ -135,7 +142,8 @@ def _add_test_sets(runs: Path, options: ScoreOptions) -> list[Scored]:
     from oodles.runs.checkpoints import add_test_sets
 
     with interruptible(f"stopped; the same command resumes from what is in {runs}"):
-        return list(add_test_sets(runs, suite, options.add_test_set, limit=options.limit))
+        spread = options.device_map is not None
+        return list(add_test_sets(runs, suite, options.add_test_set, limit=options.limit, spread=spread))
 
 
 def _suite_of(runs: Path, options: ScoreOptions) -> Suite:

@@ -67,6 +67,8 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
         before = len(notes)
         run, step = _place(config, file, notes)
         placed.setdefault(run, set()).add(len(notes) == before)
+        if str(config.get("model_name", "")).startswith(run):
+            config["model_name"] = run  # without the step of a checkpoint's folder
         configs.setdefault(run, {}).update(config)
         scores += _scores(value, run, step, file)
         samples += [(one, run, step) for one in _samples_of(file)]
@@ -122,9 +124,12 @@ def _config(value: Mapping[str, Any]) -> dict[str, Any]:
     arguments = arguments if isinstance(arguments, dict) else {}
     kept = {k: v for k, v in {**config, **arguments}.items() if isinstance(v, (str, int, float))}
     kept.pop("model", None)  # `hf`, the kind of model
-    name = kept.get("peft") or kept.get("pretrained") or value.get("model_name")
+    base, adapter = kept.get("pretrained"), kept.get("peft")
+    name = adapter or base or value.get("model_name")
     for key in ("random_seed", "numpy_seed", "torch_seed", "fewshot_seed", "seed"):
         kept.pop(key, None)  # of the evaluation, not of the training
+    if isinstance(adapter, str) and isinstance(base, str):
+        kept["model"] = base  # adapters of one model are runs of it
     return {**kept, "model_name": name} if isinstance(name, str) and name else kept
 
 

@@ -65,8 +65,26 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
     table = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
     table.attrs[SOURCE] = str(files[0]) if len(files) == 1 else f"{len(files)} tables"
     aliases = {alias: name for part in parts for alias, name in part.aliases.items()}
-    notes = dict.fromkeys(note for part in parts for note in part.notes)
+    notes = dict.fromkeys([*(note for part in parts for note in part.notes), *_in_several(files, tables)])
     return Imported(format=NAME, table=_with_identity(table, maps), notes=tuple(notes), aliases=aliases)
+
+
+def _in_several(files: Sequence[Path], tables: Sequence[pd.DataFrame]) -> list[str]:
+    """A note on runs of one name in several files, which are taken as one run unless something tells them apart."""
+    owners: dict[tuple[str, ...], list[str]] = {}
+    for file, table in zip(files, tables, strict=True):
+        known = [name for name in ("run", *FIELDS) if name in table.columns]
+        for identity in table[known].drop_duplicates().astype(str).itertuples(index=False):
+            owners.setdefault(tuple(identity), []).append(file.name)
+    twins = {identity: names for identity, names in owners.items() if len(names) > 1}
+    if not twins:
+        return []
+    run, names = next((identity[0], names) for identity, names in twins.items())
+    others = f" (and {len(twins) - 1} others)" if len(twins) > 1 else ""
+    return [
+        f"run '{shown(run)}'{others} is in {some(names, 3)}: taken as one run; if they differ, give each"
+        " file a column model or seed, or its runs other names"
+    ]
 
 
 def read_table(path: Path) -> pd.DataFrame:

@@ -6,10 +6,10 @@ the first one wins. The head's product is therefore computed in fp32 from the mo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 AGREEMENT = 1e-4  # allowed relative difference between two ways to compute the same numbers
 VOCABULARY_AT_ONCE = 8192  # rows of a half-precision head that are copied to fp32 at a time
 ITEMS_AT_ONCE = 32  # items that share such a copy
+POSITIONS_AT_ONCE = 128  # positions of choices whose logits are held at a time
+
+ENTRY = "_oodles_entry"  # attribute of a model that several processes share: the module to call it through
+T = TypeVar("T")
 
 # rows of head: the head is a plain matrix, and only its answer rows are multiplied
 # model's logits: the model applies its own head, at the positions that are read
@@ -35,17 +39,19 @@ class Plan:
 
     name: str
     sequences: Sequences  # one per prompt, or one per prompt x answer if an answer has several tokens
-    targets: tuple[tuple[int, ...], ...]  # tokens of each answer
+    targets: tuple[tuple[int, ...], ...]  # tokens of each answer, or of each sequence if prompts have their own choices
     packing: Packing
     batch_tokens: int
     way: Way = "rows of head"
     normalise: bool = False  # log-probabilities over the vocabulary, also for answers of one token
     shortened: int = 0  # prompts that were shortened to fit
     ids: tuple[str, ...] = ()  # of the prompts, for messages
+    counts: Ints | None = None  # choices of each prompt, if prompts have their own
+    base: Ints | None = None  # of each choice the sequence of its baseline
 
     @property
     def one_token(self) -> bool:
-        return all(len(t) == 1 for t in self.targets)
+        return self.counts is None and all(len(t) == 1 for t in self.targets)
 
     @property
     def tokens(self) -> int:
@@ -76,6 +82,32 @@ def hidden_states(model: Any, **inputs: Any) -> torch.Tensor:
     """Return the last layer's output, without the head."""
     output = causal_lm(model).base_model(use_cache=False, **inputs)
     return output.last_hidden_state
+
+
+def is_sharded(model: torch.nn.Module) -> bool:
+    """Whether every process holds only a part of the weights."""
+    return hasattr(next(model.parameters()), "full_tensor")
+
+
+def inside(model: torch.nn.Module, call: Callable[[], T]) -> T:
+    """Call a function that uses the model where its engine, if it has one, gathers weights and averages gradients.
+
+    All processes must call it equally often if the model is sharded, or if gradients are wanted.
+    """
+    import torch
+
+    entry = vars(model).get(ENTRY)
+    if entry is None or not (torch.is_grad_enabled() or is_sharded(model)):
+        return call()
+    return entry(call)  # type: ignore[no-any-return]
+
+
+def without_gradients(model: torch.nn.Module) -> AbstractContextManager[Any]:
+    """Compute no gradients. What a sharded model gathers is used in training too, and must not be of inference mode."""
+    import torch
+
+    kept: AbstractContextManager[Any] = torch.no_grad() if is_sharded(model) else torch.inference_mode()
+    return kept
 
 
 def device_of(model: torch.nn.Module) -> torch.device:
@@ -178,10 +210,10 @@ def head_is_plain(model: Any, tokens: torch.Tensor) -> bool:
 
     with evaluating(model), torch.no_grad():
         try:
-            plain = head_of(model)(hidden_states(model, input_ids=tokens)[:, -1])
+            plain = inside(model, lambda: head_of(model)(hidden_states(model, input_ids=tokens)[:, -1]))
         except (TypeError, RuntimeError, AttributeError):
             return False  # e.g. no head, or no hidden states
-        full = causal_lm(model)(input_ids=tokens, use_cache=False).logits[:, -1]
+        full = inside(model, lambda: causal_lm(model)(input_ids=tokens, use_cache=False).logits[:, -1])
     full = full.to(plain.device)
     return float((plain - full).abs().max()) <= AGREEMENT * max(1.0, float(full.abs().max()))
 
@@ -217,6 +249,9 @@ def _rows_of_head(model: Any, plan: Plan, batch: Sequence[Row]) -> Iterator[tupl
     """Compute the hidden states of the batch, then only the needed rows of the head."""
     import torch
 
+    if plan.counts is not None:
+        yield from _choices_of_head(model, plan, batch)
+        return
     sizes, wanted = hidden_at(model, plan, batch)
     head = head_of(model)
     if plan.answer_tokens is not None:
@@ -231,6 +266,28 @@ def _rows_of_head(model: Any, plan: Plan, batch: Sequence[Row]) -> Iterator[tupl
         for (index, _), own in zip(some, logits.split([size for _, size in some]), strict=True):
             yield index, _answer_values(own, plan, index)
         at += len(logits)
+
+
+def _choices_of_head(model: Any, plan: Plan, batch: Sequence[Row]) -> Iterator[tuple[int, Any]]:
+    """Sum the log-probabilities of each item's continuation; a position that several choices read is computed once."""
+    import torch
+
+    inputs, places = tensors(model, plan, batch)
+    hidden = hidden_states(model, **inputs)
+    width = inputs["input_ids"].shape[1]
+    cells, which = np.unique(np.concatenate([row * width + columns for _, row, columns in places]), return_inverse=True)
+    items = [index for index, _, _ in places]
+    tokens = torch.tensor([token for index in items for token in plan.targets[index]], device=hidden.device)
+    states = hidden.reshape(-1, hidden.shape[-1])[torch.from_numpy(cells).to(hidden.device)]
+    head, logs = head_of(model), np.empty(len(which))
+    for first in range(0, len(cells), POSITIONS_AT_ONCE):
+        logits = head(states[first : first + POSITIONS_AT_ONCE])
+        inside = np.flatnonzero((which >= first) & (which < first + POSITIONS_AT_ONCE))
+        at = torch.from_numpy(which[inside] - first).to(logits.device)
+        chosen = logits[at, tokens[torch.from_numpy(inside).to(tokens.device)].to(logits.device)]
+        logs[inside] = (_double(chosen) - _log_sum(logits)[at]).cpu().numpy()
+    ends = np.cumsum([len(plan.targets[index]) for index in items])
+    yield from zip(items, np.add.reduceat(logs, np.concatenate([[0], ends[:-1]])), strict=True)
 
 
 def logits_at(
@@ -275,6 +332,13 @@ def _answer_values(logits: torch.Tensor, plan: Plan, index: int) -> Any:
 def _double(tensor: torch.Tensor) -> torch.Tensor:
     """In float64, which Apple's MPS lacks: there on the CPU."""
     return (tensor.cpu() if tensor.device.type == "mps" else tensor).double()
+
+
+def _log_sum(logits: torch.Tensor) -> torch.Tensor:
+    """The logarithm of the sum of exponentials, summed in float64 where there is one."""
+    most = logits.max(dim=-1, keepdim=True).values
+    total = (logits - most).exp_()
+    return _double(most[:, 0]) + _double(total).sum(dim=-1).log()
 
 
 def _log_probability(logits: torch.Tensor, plan: Plan, index: int) -> Any:

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from oodles.contracts import Lora, ModelSpec, Precision, content_hash
 from oodles.errors import MissingExtraError, ModelError, OodlesError, first_line, nearest, shown
@@ -157,15 +157,25 @@ def load_tokenizer(spec: ModelSpec) -> Any:
     return tokenizer
 
 
-def load_model(spec: ModelSpec, precision: Precision = "auto") -> torch.nn.Module:
-    """Load the base model in the requested precision, on the best available device."""
+def load_model(
+    spec: ModelSpec, precision: Precision = "auto", device: Literal["cpu", "meta", "auto"] | None = None
+) -> torch.nn.Module:
+    """Load the base model in the requested precision, on the best available device unless one is given.
+
+    On the meta device it has no weights; `auto` lets accelerate spread it over all devices of this process.
+    """
     require_training("loading a model")
     import torch
     from transformers import AutoModelForCausalLM
 
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision_of(spec, precision)]
+    if device == "meta":
+        with torch.device("meta"):
+            return AutoModelForCausalLM.from_config(load_config(spec), dtype=dtype).eval()
+    if device == "auto":
+        return _from_pretrained(AutoModelForCausalLM, spec, dtype=dtype, use_safetensors=True, device_map="auto")
     model = _from_pretrained(AutoModelForCausalLM, spec, dtype=dtype, use_safetensors=True)
-    return model.to("cuda" if torch.cuda.is_available() else "cpu")
+    return model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def free_memory() -> None:

@@ -85,9 +85,17 @@ def distinct_tokens(sequences: Sequences) -> int:
     return int((sizes - common).sum())
 
 
-def pack_rows(sequences: Sequences, batch_tokens: int, *, share: bool = True, row_tokens: int = ROW_TOKENS) -> Packing:
-    """Pack a set into rows and batches; without `share`, every sequence has its own row."""
-    rows = list(_rows(sequences, row_tokens)) if share else [_alone(sequences, i) for i in range(len(sequences))]
+def pack_rows(
+    sequences: Sequences, batch_tokens: int, *, share: bool = True, row_tokens: int = ROW_TOKENS, stretch: int = 0
+) -> Packing:
+    """Pack a set into rows and batches; without `share`, every sequence has its own row.
+
+    A row may be longer than `row_tokens`, up to `stretch` times what its next sequence shares with the last: another
+    row would repeat that.
+    """
+    rows = (
+        list(_rows(sequences, row_tokens, stretch)) if share else [_alone(sequences, i) for i in range(len(sequences))]
+    )
     return Packing(batches=tuple(_batches(rows, batch_tokens)), row_tokens=row_tokens)
 
 
@@ -130,14 +138,14 @@ def _common(sequences: Sequences, order: Ints) -> Ints:
     return common
 
 
-def _rows(sequences: Sequences, row_tokens: int) -> Iterator[Row]:
+def _rows(sequences: Sequences, row_tokens: int, stretch: int) -> Iterator[Row]:
     order = _sorted(sequences)
     items: list[int] = []
     shared: list[int] = []
     length = 0
     for index, common in zip(map(int, order), map(int, _common(sequences, order)), strict=True):
         new = len(sequences[index]) - common
-        if items and (common < SHARED_AT_LEAST or length + new > row_tokens):
+        if items and (common < SHARED_AT_LEAST or length + new > max(row_tokens, stretch * common)):
             yield Row(tuple(items), tuple(shared), length)
             items, shared, length = [], [], 0
         if not items:

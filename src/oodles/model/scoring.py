@@ -16,26 +16,39 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oodles.contracts import FloatArray, Predictions, Prompt, PromptSet
+from oodles.contracts import Choice, FloatArray, Predictions, Prompt, PromptSet
 from oodles.errors import DataError, ModelError
-from oodles.model.forward import Plan, causal_lm, device_of, evaluating, is_out_of_memory, run_batch
+from oodles.model.choice_tokens import EncodedChoices, encode_sets
+from oodles.model.choices import by_prompt, judged, owners
+from oodles.model.forward import (
+    Plan,
+    causal_lm,
+    device_of,
+    evaluating,
+    inside,
+    is_out_of_memory,
+    is_sharded,
+    run_batch,
+    without_gradients,
+)
 from oodles.model.load import free_memory
 from oodles.model.prefix_trees import Row, Sequences, pack_rows
 from oodles.model.shortcuts import choose_ways
-from oodles.model.tokens import Encoded, context_limit, encode_all
+from oodles.model.tokens import Encoded, context_limit
 
 if TYPE_CHECKING:
     import torch
 
 BATCH_TOKENS = {"cpu": 384}  # one batch per core, which fits its cache
 BATCH_TOKENS_ELSEWHERE = 8192
+STRETCH = 2  # rows of choices may be twice as long as what they share, which another row would repeat
 
 
 def score(
     model: torch.nn.Module,
     tokenizer: Any,
     prompts: PromptSet | Sequence[str],
-    answers: Sequence[str] | None = None,
+    answers: Sequence[str] | Sequence[Sequence[str]] | None = None,
     *,
     batch_tokens: int | None = None,
     normalise: bool = False,
@@ -53,7 +66,8 @@ def score(
     prompts
         A `PromptSet`, or texts together with `answers`.
     answers
-        The texts to choose from, each with its leading space; only with texts as `prompts`.
+        The texts to choose from, each with its leading space; only with texts as `prompts`. A list of such texts for
+        every prompt, if prompts have their own.
     batch_tokens
         How many tokens go through the model at once; default 384 per core on a CPU, 8192 elsewhere.
     normalise
@@ -67,7 +81,8 @@ def score(
     Returns
     -------
     numpy.ndarray
-        Of shape (prompts, answers).
+        Of shape (prompts, answers). Prompts with their own answers always have log-probabilities over the vocabulary;
+        nan where one has fewer answers than another.
 
     Examples
     --------
@@ -79,17 +94,34 @@ def score(
         prompts = texts_as_set(prompts, answers)
     with _adapters(model, adapters):
         plan = prepare(model, tokenizer, prompts, batch_tokens=batch_tokens, normalise=normalise)
-        return execute(model, plan, distributed=distributed)
+        values = execute(model, plan, distributed=distributed)
+        return values if plan.counts is None else by_prompt(values, plan.counts)
 
 
-def texts_as_set(texts: Sequence[str], answers: Sequence[str]) -> PromptSet:
+def texts_as_set(texts: Sequence[str], answers: Sequence[str] | Sequence[Sequence[str]]) -> PromptSet:
     """Wrap plain texts as a set without gold answers."""
-    prompts = tuple(Prompt(id=str(i), text=text, gold=-1) for i, text in enumerate(texts))
-    return PromptSet(name="prompts", answers=tuple(answers), prompts=prompts)
+    own = [(answer,) if isinstance(answer, str) else tuple(answer) for answer in answers]
+    if all(isinstance(answer, str) for answer in answers):
+        prompts = tuple(Prompt(id=str(i), text=text, gold=-1) for i, text in enumerate(texts))
+        return PromptSet(name="prompts", answers=tuple(answer for (answer,) in own), prompts=prompts)
+    if len(texts) != len(own) or any(isinstance(answer, str) for answer in answers):
+        raise DataError(f"score: {len(texts)} prompts, but {len(own)} lists of answers; expected a list for each")
+    prompts = tuple(
+        Prompt(
+            id=str(i),
+            text=text,
+            gold=-1,
+            choices=tuple(Choice(context=text, continuation=answer, text=answer) for answer in some),
+        )
+        for i, (text, some) in enumerate(zip(texts, own, strict=True))
+    )
+    return PromptSet(name="prompts", answers=(), prompts=prompts)
 
 
 def predict(model: torch.nn.Module, plan: Plan, prompts: PromptSet) -> Predictions:
     """Score a prepared set; return the scores with ids and gold answers."""
+    if plan.counts is not None:
+        return judged(prompts, plan, execute(model, plan))
     return Predictions(
         test_set=prompts.name,
         answers=prompts.answers,
@@ -127,28 +159,33 @@ def prepare_all(
         raise ModelError("prompt-learning adapters are not supported; use an adapter inside the layers, such as LoRA")
     limit = context_limit(causal_lm(model).config)
     budget = batch_tokens or BATCH_TOKENS.get(device_of(model).type, BATCH_TOKENS_ELSEWHERE)
-    encoded = encode_all(tokenizer, sets, limit)
+    encoded = encode_sets(tokenizer, sets, limit)
     plans = [_draft(tokens, prompts, budget, normalise) for tokens, prompts in zip(encoded, sets, strict=True)]
     return choose_ways(model, plans)
 
 
-def _draft(encoded: Encoded, prompts: PromptSet, batch_tokens: int, normalise: bool) -> Plan:
+def _draft(encoded: Encoded | EncodedChoices, prompts: PromptSet, batch_tokens: int, normalise: bool) -> Plan:
     """Return a plan whose way of scoring is not yet chosen."""
     sequences = sequences_of(encoded)
+    own = isinstance(encoded, EncodedChoices)
     return Plan(
         name=prompts.name,
         sequences=sequences,
         targets=encoded.targets,
-        packing=pack_rows(sequences, batch_tokens),
+        packing=pack_rows(sequences, batch_tokens, stretch=STRETCH if own else 0),
         batch_tokens=batch_tokens,
         normalise=normalise,
         shortened=len(encoded.shortened),
         ids=tuple(p.id for p in prompts.prompts),
+        counts=encoded.counts if isinstance(encoded, EncodedChoices) else None,
+        base=encoded.base if isinstance(encoded, EncodedChoices) and len(encoded.base) else None,
     )
 
 
-def sequences_of(encoded: Encoded) -> Sequences:
+def sequences_of(encoded: Encoded | EncodedChoices) -> Sequences:
     """Return the sequences to compute: the prompts, or each prompt with each answer except its last token."""
+    if isinstance(encoded, EncodedChoices):
+        return encoded.sequences
     if all(len(t) == 1 for t in encoded.targets):
         return Sequences(tokens=encoded.tokens, starts=encoded.starts, reads=1)
     parts, sizes = [], [0]
@@ -167,7 +204,10 @@ def sequences_of(encoded: Encoded) -> Sequences:
 
 
 def execute(model: torch.nn.Module, plan: Plan, *, distributed: bool = True) -> FloatArray:
-    """Return the scores in the order of the set; the model's mode is unchanged."""
+    """Return the scores in the order of the set; the model's mode is unchanged.
+
+    Of shape (prompts, answers); if prompts have their own choices, one score per sequence of the plan.
+    """
     per_item = np.zeros((len(plan.sequences), len(plan.targets) if plan.one_token else 1))
     rank, world = _process(distributed)
     with evaluating(model, plan.answer_tokens):
@@ -175,15 +215,18 @@ def execute(model: torch.nn.Module, plan: Plan, *, distributed: bool = True) -> 
             per_item[index] = values
     if world > 1:
         per_item = _summed(per_item, device_of(model))
-    scores = per_item if plan.one_token else per_item.reshape(-1, len(plan.targets))
+    if plan.counts is not None:
+        scores = per_item  # one per sequence
+    else:
+        scores = per_item if plan.one_token else per_item.reshape(-1, len(plan.targets))
     bad = np.flatnonzero(~np.isfinite(scores).all(axis=1))
     if len(bad):
-        which = plan.ids[bad[0]]
+        which = plan.ids[bad[0] if plan.counts is None else owners(plan)[bad[0]]]
         raise ModelError(
             f"{plan.name}: the model gave {scores[bad[0]]} for example {which}, and for {len(bad)} of {len(scores)} in"
             " all; scores must be finite: look at the weights, or at the precision they are loaded in"
         )
-    return scores
+    return scores if plan.counts is None else scores[:, 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +255,7 @@ def _batch_by_batch(model: torch.nn.Module, plan: Plan, rank: int, world: int, r
     """
     import torch
 
-    batches = plan.packing.batches
+    batches = plan.packing.batches if world == 1 else _one_call_each(plan)
     mine = batches[rank::world]
     threads = torch.get_num_threads()
     if world > 1:
@@ -234,18 +277,28 @@ def _batch_by_batch(model: torch.nn.Module, plan: Plan, rank: int, world: int, r
         torch.set_num_threads(threads)  # new threads would inherit the pool's setting
 
 
+def _one_call_each(plan: Plan) -> Sequence[Sequence[Row]]:
+    """Return batches that take one forward call each: only rows of the head are computed for several rows at once."""
+    if plan.way == "rows of head":
+        return plan.packing.batches
+    return [(row,) for batch in plan.packing.batches for row in batch]
+
+
 def _values(model: Any, plan: Plan, batch: Sequence[Row], room: Room) -> list[tuple[int, Any]]:
     """Return the values of a batch's items; out of memory, halve the budget for such rows, then split rows."""
-    import torch
-
     parts = _halves(batch, plan.sequences)
     if not parts or room.holds(batch):
         try:
-            with torch.inference_mode():  # applies only to the thread that enters it
-                return list(run_batch(model, plan, batch))
+            with without_gradients(model):  # applies only to the thread that enters it
+                return inside(model, lambda: list(run_batch(model, plan, batch)))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
+        if is_sharded(model):  # the other processes are in the middle of this call
+            raise ModelError(
+                f"{plan.name}: out of memory on a batch of {plan.batch_tokens} tokens; a sharded model cannot try a"
+                " smaller one by itself: halve [eval] batch_tokens"
+            )
         room.halve(batch)
         free_memory()
         if not parts:

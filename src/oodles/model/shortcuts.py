@@ -31,11 +31,13 @@ from oodles.model.forward import (
     head_is_plain,
     hidden_at,
     hidden_states,
+    inside,
     is_out_of_memory,
     logits_at,
     plain_input,
     plain_logits,
     takes_masks,
+    without_gradients,
 )
 from oodles.model.load import free_memory
 from oodles.model.prefix_trees import Row, pack_rows
@@ -188,16 +190,14 @@ def _mask_and_positions_tell(model: torch.nn.Module, way: Way, probe: _Probe) ->
 
 def _error(model: torch.nn.Module, way: Way, probe: _Probe, without: Withheld = None) -> float:
     """Return the relative error of the probed item against its plain prompt; infinite if the model rejects the row."""
-    import torch
-
-    with evaluating(model, probe.plan.answer_tokens), torch.inference_mode():
+    with evaluating(model, probe.plan.answer_tokens), without_gradients(model):
         try:
-            probed = _read(model, way, probe, without)
+            probed = inside(model, lambda: _read(model, way, probe, without))
         except (TypeError, RuntimeError, AttributeError, ValueError, MemoryError) as error:
             if is_out_of_memory(error):
                 free_memory()
             return np.inf  # e.g. an architecture that accepts no explicit positions
-        plain = _read_plainly(model, way, probe)
+        plain = inside(model, lambda: _read_plainly(model, way, probe))
     return float(((probed - plain).norm(dim=-1) / plain.norm(dim=-1)).max())
 
 

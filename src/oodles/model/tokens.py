@@ -86,18 +86,36 @@ def encode_once(tokenizer: Any, prompts: PromptSet, limit: int | None = None) ->
 
 def encode_all(tokenizer: Any, sets: Sequence[PromptSet], limit: int | None = None) -> list[Encoded]:
     """Like `encode_once`, for several sets."""
-    identity, folder = _identity(tokenizer), _cache_folder()
-    if identity is None or folder is None:
-        return [encode(tokenizer, prompts, limit) for prompts in sets]
+    tokeniser = Tokeniser.of(tokenizer)
     encoded_sets = []
     for prompts in sets:
-        path = folder / f"{_cache_key(identity, tokenizer, prompts, limit)}.npz"
-        encoded = _read_cache(path)
+        path = tokeniser.cache_of(prompts, limit)
+        encoded = None if path is None else _read_cache(path)
         if encoded is None:
             encoded = encode(tokenizer, prompts, limit)
-            _write_cache(path, encoded)
+            if path is not None:
+                _write_cache(path, encoded)
         encoded_sets.append(encoded)
     return encoded_sets
+
+
+@dataclass(frozen=True, slots=True)
+class Tokeniser:
+    """A tokenizer, and where its tokens are cached."""
+
+    tokenizer: Any
+    identity: list[Any] | None
+    folder: Path | None
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> Tokeniser:
+        return cls(tokenizer, _identity(tokenizer), _cache_folder())
+
+    def cache_of(self, prompts: PromptSet, limit: int | None) -> Path | None:
+        """The file in which the tokens of a set are cached, if they can be."""
+        if self.identity is None or self.folder is None:
+            return None
+        return self.folder / f"{_cache_key(self.identity, self.tokenizer, prompts, limit)}.npz"
 
 
 def _cache_folder() -> Path | None:

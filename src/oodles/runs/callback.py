@@ -58,7 +58,7 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
         evaluator.tokenizer = evaluator.tokenizer or kwargs.get("processing_class")
         if evaluator.tokenizer is None:
             raise ModelError("OODCallback: the Trainer has no processing_class; pass tokenizer=... to the callback")
-        evaluator.writes = state.is_world_process_zero
+        evaluator.writes = evaluator.writes and state.is_world_process_zero
         self._begin(state)
         self._schedule = schedule(evaluation.steps, state.max_steps, evaluation.points)
         evaluator.prepare(kwargs["model"])
@@ -85,7 +85,7 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Mark the run as done when its last scheduled step is committed."""
-        if state.is_world_process_zero:
+        if self._evaluator.writes:
             seconds = round(time.monotonic() - self._clock.begun, 1)  # duration of the last attempt
             finish_run(self._evaluator.folder, state.global_step, seconds=seconds)
 
@@ -95,7 +95,8 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
         """Handle a step: compare it with an earlier attempt, and evaluate it if it is scheduled."""
         step, evaluator = state.global_step, self._evaluator
         if step in self._earlier and not evaluator.repeats(model, step):
-            supersede(evaluator.folder, step)
+            if evaluator.writes:
+                supersede(evaluator.folder, step)
             evaluator.forget(step)
             self._earlier = set()
             evaluator.log(f"step {step} differs from the earlier training; evaluated again from here on")

@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodles.audit.audit import audit_data, stop_on_errors
-from oodles.contracts import Evaluation, ModelSpec, Pattern, Precision, Suite
+from oodles.contracts import Evaluation, Lora, ModelSpec, Pattern, Precision, Suite
 from oodles.disk import MANIFEST, damage_of, read_sealed, write_json
 from oodles.errors import ConfigError, ModelError, StoreError, first_line, nearest, shown
-from oodles.model.load import free_memory, load_model, load_tokenizer, precision_of, resolve_model
+from oodles.model.load import attach_lora, free_memory, load_model, load_tokenizer, precision_of, resolve_model
 from oodles.names import as_name, check_name
 from oodles.runs.evaluate import StepEvaluator
 from oodles.runs.events import Listener, show_on
 from oodles.runs.progress import Progress
+from oodles.runs.ranks import ALONE, Ranks
 from oodles.shapes import RUN_JSON, misfit
 from oodles.store.claim import check_folder, claim_folder, unclaim_folder
 from oodles.store.damage import check_adapter, mend_scores
@@ -79,6 +80,7 @@ class ScoringJob:
     rendered: Sequence[Rendered]
     in_domain: str
     evaluation: Evaluation
+    spread: bool = False  # over all devices of this process
 
     def missing(self) -> list[tuple[Checkpoint, list[Rendered]]]:
         """Return the sets that are not committed yet, by checkpoint."""
@@ -164,6 +166,7 @@ def score_model(
     evaluation: Evaluation | None = None,
     precision: Precision = "auto",
     allow: Sequence[str] = (),
+    spread: bool = False,
 ) -> Scored:
     """Score a suite with a model at one or several steps, into the run folder `<out>/runs/<run>`."""
     evaluation = _with_in_domain(evaluation or Evaluation(), in_domain)
@@ -193,6 +196,7 @@ def score_model(
         rendered=rendered,
         in_domain=in_domain,
         evaluation=evaluation,
+        spread=spread,
     )
     check_folder(study, SCORES, suite.name)  # before anything is written, including a lock
     with _no_new_folders(study), holding(folder.lock), staying(out), _left_as_it_was(folder):
@@ -255,7 +259,13 @@ def _no_new_folders(study: StudyFolder) -> Iterator[None]:
 
 
 def add_test_sets(
-    root: Path, suite: Suite, names: Sequence[str], *, limit: int | None = None, batch_tokens: int | None = None
+    root: Path,
+    suite: Suite,
+    names: Sequence[str],
+    *,
+    limit: int | None = None,
+    batch_tokens: int | None = None,
+    spread: bool = False,
 ) -> tuple[Scored, ...]:
     """Score more test sets for the finished runs of a study, from their kept adapters."""
     check_slices(suite, tuple(names))
@@ -280,6 +290,7 @@ def add_test_sets(
                 rendered=rendered,
                 in_domain=spec.train_set,
                 evaluation=evaluation,
+                spread=spread,
             )
             with Progress(scoring.characters(), folder.name) as progress:
                 scored.append(score_missing(scoring, show_on(progress)))
@@ -352,12 +363,13 @@ def _continued(folder: RunFolder, spec: StoredSpec) -> StoredSpec:
     return replace(spec, checkpoints={**(stored.checkpoints or {}), **(spec.checkpoints or {})})
 
 
-def score_missing(scoring: ScoringJob, listener: Listener) -> Scored:
+def score_missing(scoring: ScoringJob, listener: Listener, ranks: Ranks = ALONE, lora: Lora | None = None) -> Scored:
     """Score the missing sets. Each evaluation is committed separately, so a kill loses only the current one.
 
-    A checkpoint that cannot be loaded or scored does not stop the others.
+    A checkpoint that cannot be loaded or scored does not stop the others. A model that several processes shard needs
+    to know its adapters' `lora`.
     """
-    folder, todo = scoring.folder, scoring.missing()
+    folder, todo = scoring.folder, ranks.from_first(scoring.missing)
     scored = Scored(
         out=folder.study.path,
         run=folder.name,
@@ -374,16 +386,18 @@ def score_missing(scoring: ScoringJob, listener: Listener) -> Scored:
         evaluation=scoring.evaluation,
         tokenizer=load_tokenizer(scoring.model),
         listener=listener,
+        ranks=ranks,
     )
     evaluator.recall()
     broken = []
-    with _loaded(scoring.model, scoring.precision) as load:
+    sharded = lora is not None and ranks.engine == "fsdp2"
+    with _sharded(scoring, ranks, lora or Lora()) if sharded else _loaded(scoring) as load:
         for checkpoint, _ in todo:
             evaluator.tell(doing=f"{folder.name} step {checkpoint.step}")
             try:
                 _score(evaluator, load, checkpoint, scoring.checkpoints[-1].step)
             except ModelError as error:
-                if len(scoring.checkpoints) == 1:
+                if len(scoring.checkpoints) == 1 or not ranks.alone:
                     raise
                 broken.append((checkpoint.step, str(error)))
                 evaluator.log(f"step {checkpoint.step} failed: {error}")
@@ -400,17 +414,18 @@ def _score(
 
 
 @contextmanager
-def _loaded(model: ModelSpec, precision: Precision) -> Iterator[Callable[[Checkpoint], torch.nn.Module]]:
+def _loaded(scoring: ScoringJob) -> Iterator[Callable[[Checkpoint], torch.nn.Module]]:
     """Yield a function that returns the model at a checkpoint; the base is loaded once, and adapters are swapped.
 
     Only one model is in memory at a time: the current one is released before another is loaded.
     """
     state: dict[str, Any] = {}
+    model, precision = scoring.model, scoring.precision
 
     def load_alone(spec: ModelSpec) -> torch.nn.Module:
         state.clear()
         free_memory()
-        return load_model(spec, precision)
+        return load_model(spec, precision, "auto" if scoring.spread else None)
 
     def load(checkpoint: Checkpoint) -> torch.nn.Module:
         if checkpoint.path is not None and not checkpoint.is_adapter:
@@ -431,6 +446,27 @@ def _loaded(model: ModelSpec, precision: Precision) -> Iterator[Callable[[Checkp
 
     yield load
     state.clear()
+
+
+@contextmanager
+def _sharded(scoring: ScoringJob, ranks: Ranks, lora: Lora) -> Iterator[Callable[[Checkpoint], torch.nn.Module]]:
+    """Like `_loaded`, for adapters of one shape and a base model that the processes share."""
+    from safetensors.torch import load_file
+
+    from oodles.runs.engines import load_adapter, share_model
+
+    base = load_model(scoring.model, scoring.precision, "cpu" if ranks.is_first else "meta")
+    model = attach_lora(base, lora, 0, scoring.model)
+    log = share_model(model, ranks)
+    if ranks.is_first:
+        log_line(scoring.folder, log)
+
+    def load(checkpoint: Checkpoint) -> torch.nn.Module:
+        file = Path(str(checkpoint.path)) / "adapter_model.safetensors"
+        load_adapter(model, ranks.from_first(lambda: load_file(file)))
+        return model
+
+    yield load
 
 
 def _with_adapter(adapted: Any, base: Any, checkpoint: Checkpoint) -> Any:

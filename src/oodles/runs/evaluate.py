@@ -15,6 +15,7 @@ from oodles.model.shortcuts import signature
 from oodles.runs.adapters import is_adapter_of, save_adapter
 from oodles.runs.events import Event, Listener, ignore
 from oodles.runs.monitor import evaluation_line, memory_gigabytes
+from oodles.runs.ranks import ALONE, Ranks
 from oodles.store.commit import commit, copy_score, score_of
 from oodles.store.damage import check_adapter
 from oodles.store.folder import RunFolder, log_line
@@ -46,6 +47,8 @@ class StepEvaluator:
         Receives progress events.
     baseline
         A run that starts from the same model; its scores at step 0 are reused.
+    ranks
+        The processes of our own run: all score, the first one decides and writes.
     """
 
     def __init__(
@@ -58,11 +61,13 @@ class StepEvaluator:
         tokenizer: Any = None,
         listener: Listener = ignore,
         baseline: RunFolder | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.folder = folder
         self.evaluation = evaluation
         self.tokenizer = tokenizer
-        self.writes = True  # in a job of several processes all score, and one writes
+        self.writes = ranks.is_first  # in a job of several processes all score, and one writes
+        self._ranks = ranks
         self.scored = 0  # evaluations computed by this object
         self._sets = tuple(r.prompts for r in rendered)
         self._members = tuple(r.members for r in rendered)
@@ -81,7 +86,8 @@ class StepEvaluator:
 
     def recall(self, last: int | None = None) -> set[int]:
         """Load the committed scores up to a step; return their steps."""
-        scores = [score for score in read_scores(self.folder) if last is None or score.step <= last]
+        stored = self._ranks.from_first(lambda: read_scores(self.folder))
+        scores = [score for score in stored if last is None or score.step <= last]
         self._committed = {score.key: score for score in scores}
         return {score.step for score in scores}
 
@@ -144,7 +150,8 @@ class StepEvaluator:
         key = self._key(step, prompts)
         if key not in self._committed:
             self.tell(doing=f"{self.folder.name} step {step} {prompts.name}")
-            self._committed[key] = self._taken_over(step, prompts) or self._predicted(model, step, prompts)
+            taken_over = self._ranks.from_first(lambda: self._taken_over(step, prompts))
+            self._committed[key] = taken_over or self._predicted(model, step, prompts)
         return self._committed[key].metrics
 
     def _key(self, step: int, prompts: PromptSet) -> Key:
@@ -173,9 +180,11 @@ class StepEvaluator:
 
     def keep_adapter(self, model: Any, step: int) -> None:
         """Keep the adapter of a step if requested; before its scores, because these mark the step as complete."""
-        path = self.folder.adapter(step)
-        if self.evaluation.keep_adapters and self.writes and not (self.is_complete(step) and path.is_dir()):
-            save_adapter(model, path)
+        path, ranks = self.folder.adapter(step), self._ranks
+        if not self.evaluation.keep_adapters or (ranks.alone and not self.writes):
+            return
+        if not ranks.from_first(lambda: self.is_complete(step) and path.is_dir()):
+            save_adapter(model, path, ranks)
 
     def repeats(self, model: Any, step: int) -> bool:
         """Whether training reproduced the weights, or else the scores, of an earlier attempt at this step.
@@ -183,9 +192,10 @@ class StepEvaluator:
         Results of two trainings must not mix in one run, and on a GPU they may differ.
         """
         adapter = self.folder.adapter(step)
-        if adapter.is_dir():
-            check_adapter(adapter)
-            return is_adapter_of(model, adapter)
+        if self._ranks.from_first(adapter.is_dir):
+            if self.writes:
+                check_adapter(adapter)
+            return is_adapter_of(model, adapter, self._ranks)
         if step == 0:
             return True  # untrained
         return self.scores_repeat(model, step)
@@ -200,10 +210,13 @@ class StepEvaluator:
         prompts = min(committed, key=characters)
         score = self._committed[self._key(step, prompts)]
         with own_precision(model):
-            return same_scores(self.folder, score, predict(model, self._plans[prompts.name], prompts))
+            predictions = predict(model, self._plans[prompts.name], prompts)
+        return self._ranks.from_first(lambda: same_scores(self.folder, score, predictions))
 
     def log(self, text: str) -> None:
         """Write a line to the run's log and send it to the listener."""
+        if not self.writes:
+            return
         log_line(self.folder, text)
         self.tell(text=f"{self.folder.name}  {text}")
 

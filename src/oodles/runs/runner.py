@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from oodles.disk import damage_of
 from oodles.errors import ModelError, StoreError
@@ -15,12 +15,12 @@ from oodles.runs.callback import EvaluationHook, TrackerHook
 from oodles.runs.checkpoints import Checkpoint, ScoringJob, score_missing
 from oodles.runs.evaluate import StepEvaluator
 from oodles.runs.events import Event
+from oodles.runs.ranks import Ranks
 from oodles.runs.schedule import schedule_of
-from oodles.runs.todo import RunTask, same_before_training, training_work, untrained_of
+from oodles.runs.todo import RunTask, environment_of, same_before_training, training_work, untrained_of
 from oodles.runs.trackers import About, RunTrackers
 from oodles.runs.train import checkpoints, fine_tune, last_checkpoint
 from oodles.store.damage import check_adapter
-from oodles.store.environment import environment
 from oodles.store.folder import RunFolder, log_line
 from oodles.store.members import keep_members
 from oodles.store.sidecars import read_json
@@ -29,18 +29,24 @@ from oodles.suite.patterns import render
 
 
 def run_one(task: RunTask) -> None:
-    """Complete a run, from its spec to its finished folder; existing results are neither trained nor scored again."""
-    if _rewind(task):
+    """Complete a run, from its spec to its finished folder; existing results are neither trained nor scored again.
+
+    Several processes call this together (`task.ranks`); the first one decides and writes.
+    """
+    ranks = task.ranks
+    if ranks.from_first(lambda: _rewind(task)):
         tokenizer, model = _load(task)
         model, adapted = _attach(task, model)
-        checkpoint = _begin(task, adapted)
+        checkpoint = ranks.from_first(lambda: _begin(task, adapted))
+        _share(task, model, checkpoint)
         hook = _evaluate(task, tokenizer)
         _train(task, model, tokenizer, hook, checkpoint)
         _leave(task, model)
         del model, hook
         free_memory()
     _complete(task)
-    _check_finished(task)
+    if ranks.is_first:
+        _check_finished(task)
 
 
 def _rewind(task: RunTask) -> bool:
@@ -71,14 +77,33 @@ def _load(task: RunTask) -> tuple[Any, Any]:
     if held is not None:
         return load_tokenizer(model), held
     free_memory()  # of another model that was left
-    task.listener(Event(text=f"{task.folder.name}  loading {model.label}"))
-    return load_tokenizer(model), load_model(model, precision)
+    if task.ranks.is_first:
+        task.listener(Event(text=f"{task.folder.name}  loading {model.label}"))
+    return load_tokenizer(model), load_model(model, precision, _where(task.ranks))
+
+
+def _where(ranks: Ranks) -> Literal["cpu", "meta"] | None:
+    """Return the device to load to: a model to be sharded is loaded by the first process, outside the GPUs."""
+    if ranks.engine != "fsdp2":
+        return None
+    return "cpu" if ranks.is_first else "meta"
+
+
+def _share(task: RunTask, model: Any, checkpoint: Path | None) -> None:
+    """Share the model among the processes of the run; its log says what each of them holds."""
+    if task.ranks.alone:
+        return
+    from oodles.runs.engines import share_model
+
+    shared = share_model(model, task.ranks, checkpoint)
+    if task.ranks.is_first:
+        log_line(task.folder, shared)
 
 
 def _leave(task: RunTask, model: Any) -> None:
     """Leave the base model to the next run, where training has changed nothing of it but the adapter."""
     spec = task.spec
-    if spec.lora.bias == "none" and not spec.recipe.gradient_checkpointing:
+    if task.ranks.alone and spec.lora.bias == "none" and not spec.recipe.gradient_checkpointing:
         task.base.leave((spec.model, spec.recipe.precision), model.unload().eval())
 
 
@@ -92,7 +117,7 @@ def _attach(task: RunTask, model: Any) -> tuple[Any, Sequence[str]]:
 def _begin(task: RunTask, adapted: Sequence[str]) -> Path | None:
     """Create the run's folder; return the checkpoint to resume from, if there is one."""
     spec, folder = task.spec, task.folder
-    begin_run(folder, spec, task.job.draw, environment(), adapted)
+    begin_run(folder, spec, task.job.draw, environment_of(task.ranks), adapted)
     checkpoint = last_checkpoint(folder)
     how = f"resumes from step {checkpoint.name}" if checkpoint else f"begins: LoRA on {', '.join(adapted)}"
     log_line(folder, how)
@@ -111,7 +136,8 @@ def _evaluate(task: RunTask, tokenizer: Any) -> EvaluationHook:
         evaluation=spec.evaluation,
         tokenizer=tokenizer,
         listener=task.listener,
-        baseline=same_before_training(spec, task.earlier),
+        baseline=same_before_training(spec, task.earlier, task.ranks) if task.ranks.is_first else None,
+        ranks=task.ranks,
     )
     return EvaluationHook(evaluator, step_work=training_work(task.job, 1))
 
@@ -127,15 +153,16 @@ def _train(task: RunTask, model: Any, tokenizer: Any, hook: EvaluationHook, chec
             render(spec.pattern, task.job.draw.examples, spec.train_set),
             spec.recipe,
             spec.seeds,
-            [hook, told] if task.trackers else [hook],
+            [hook, told] if task.trackers and task.ranks.is_first else [hook],
             folder=task.folder,
             resume=checkpoint,
             keep_at=lambda step: hook.evaluates_at(step) or bool(task.stop),
+            ranks=task.ranks,
         )
         whole = True
     finally:
         told.close(failed=not whole)
-    if not spec.evaluation.keep_checkpoints:
+    if task.ranks.is_first and not spec.evaluation.keep_checkpoints:
         shutil.rmtree(task.folder.checkpoints, ignore_errors=True)
 
 
@@ -146,17 +173,14 @@ def _trackers(task: RunTask) -> RunTrackers:
 
 def _complete(task: RunTask) -> None:
     """Score the missing evaluations of a run from its kept adapters."""
-    if not task.missing():
+    if not task.ranks.from_first(task.missing):
         return
     task.base.take(None)
     free_memory()  # before the base model is loaded for kept adapters
     spec, folder = task.spec, task.folder
-    begin_run(folder, spec, task.job.draw, environment(), adapted=read_spec(folder).adapted)
-    with folder.study.locked():
-        keep_members(folder.study, [test_set.members for test_set in task.rendered], spec.evaluation.test_sets)
-    steps = [step for step in schedule_of(spec) if folder.adapter(step).is_dir()]
-    for step in steps:
-        check_adapter(folder.adapter(step))
+    if task.ranks.is_first:
+        _begin_again(task)
+    steps = task.ranks.from_first(lambda: [s for s in schedule_of(spec) if folder.adapter(s).is_dir()])
     scoring = ScoringJob(
         folder=folder,
         model=spec.model,
@@ -166,9 +190,20 @@ def _complete(task: RunTask) -> None:
         in_domain=spec.train_set,
         evaluation=spec.evaluation,
     )
-    scored = score_missing(scoring, task.listener)
+    scored = score_missing(scoring, task.listener, task.ranks, spec.lora)
     if scored.broken:
         raise ModelError(f"step {scored.broken[0][0]}: {scored.broken[0][1]}")
+
+
+def _begin_again(task: RunTask) -> None:
+    """Prepare the run's folder for further evaluations of its kept adapters, which must be intact."""
+    spec, folder = task.spec, task.folder
+    begin_run(folder, spec, task.job.draw, environment_of(task.ranks), adapted=read_spec(folder).adapted)
+    with folder.study.locked():
+        keep_members(folder.study, [test_set.members for test_set in task.rendered], spec.evaluation.test_sets)
+    for step in schedule_of(spec):
+        if folder.adapter(step).is_dir():
+            check_adapter(folder.adapter(step))
 
 
 def _check_finished(task: RunTask) -> None:

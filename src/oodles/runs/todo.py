@@ -9,6 +9,7 @@ from typing import Any
 from oodles.contracts import PlannedRun, RunSpec
 from oodles.errors import StoreError
 from oodles.runs.events import Listener
+from oodles.runs.ranks import ALONE, Ranks
 from oodles.runs.schedule import passes, schedule_of
 from oodles.runs.stopping import Stop
 from oodles.store.environment import environment
@@ -52,6 +53,7 @@ class RunTask:
     study: str = ""  # the name of its study
     trackers: tuple[str, ...] = ()  # that are told of it
     base: Base = field(default_factory=Base)
+    ranks: Ranks = ALONE  # the processes that make it together
 
     @property
     def spec(self) -> RunSpec:
@@ -85,13 +87,19 @@ def training_work(job: PlannedRun, steps: int) -> float:
     return TRAINING_COST * passes(spec.shots, spec.recipe, steps) * characters(shots)
 
 
-def same_before_training(spec: RunSpec, earlier: Sequence[RunFolder]) -> RunFolder | None:
+def same_before_training(spec: RunSpec, earlier: Sequence[RunFolder], ranks: Ranks = ALONE) -> RunFolder | None:
     """Return a finished run that starts from the same model on the same kind of machine.
 
     A fresh LoRA adapter adds exactly zero, so the scores at step 0 are equal to the bit and are computed once.
     """
-    wanted = (spec.model, spec.recipe.precision, spec.evaluation.batch_tokens, environment())
+    wanted = (spec.model, spec.recipe.precision, spec.evaluation.batch_tokens, environment_of(ranks))
     return next((folder for folder in earlier if folder.done.is_file() and _before_training(folder) == wanted), None)
+
+
+def environment_of(ranks: Ranks) -> dict[str, Any]:
+    """Return the environment of a run, with its engine unless that is a single process."""
+    engine = {} if ranks.alone else {"engine": ranks.engine, "processes": ranks.size}
+    return {**environment(), **engine}
 
 
 def _before_training(folder: RunFolder) -> tuple[Any, ...] | None:

@@ -22,18 +22,24 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import Trainer, TrainerCallback, TrainingArguments, get_scheduler
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.trainer_callback import PrinterCallback
+from transformers.utils import logging
 
 from oodles.contracts import PromptSet, Recipe, Seeds
 from oodles.disk import damage_of, put_folder
 from oodles.errors import ModelError
-from oodles.model.forward import causal_lm, head_is_plain, hidden_states, is_out_of_memory
+from oodles.model.forward import causal_lm, head_is_plain, hidden_states, inside, is_out_of_memory, is_sharded
 from oodles.model.tokens import context_limit, encode
+from oodles.runs.engines import split_state, whole_adapter, whole_state
+from oodles.runs.ranks import ALONE, Ranks
 from oodles.runs.schedule import warmup_steps
 from oodles.store.folder import RunFolder, log_line
 from oodles.trouble import disk_errors
 
 KEEP_EVERY = 30.0  # maximum seconds between checkpoints; another one is written before every evaluation
+APART = 1_000_003  # between the dropout seeds of two processes of a run
+RANDOM = "rng_state.pth"  # as the Trainer calls it
 OPTIMISERS = {"adamw": "adamw_torch", "adafactor": "adafactor", "sgd": "sgd"}
 
 
@@ -48,23 +54,24 @@ def fine_tune(
     folder: RunFolder | None = None,
     resume: Path | None = None,
     keep_at: Callable[[int], bool] = lambda _: False,
+    ranks: Ranks = ALONE,
 ) -> None:
     """Train the adapters of `model` on the shots, starting from the checkpoint to resume, if there is one.
 
     The callbacks evaluate during training. `keep_at(step)` says whether a checkpoint must be written at a step, before
-    the callbacks run. Without a folder, none is written.
+    the callbacks run. Without a folder, none is written. Several `ranks` share each batch, and the first one writes.
     """
     if not any(p.requires_grad for p in model.parameters()):
         raise ModelError("nothing to train: no parameter of the model requires a gradient; check [lora] targets")
     candidates = encode_shots(tokenizer, shots, recipe, context_limit(causal_lm(model).config))
     trainer = AnswerTrainer(
         model=model,
-        args=_arguments(recipe, seeds),
+        args=_arguments(recipe, seeds, ranks),
         train_dataset=candidates.examples,
         data_collator=candidates.collate,
         callbacks=list(callbacks),
     )
-    trainer.answers, trainer.recipe = candidates, recipe
+    trainer.answers, trainer.recipe, trainer.ranks = candidates, recipe, ranks
     trainer.remove_callback(PrinterCallback)
     if folder:
         trainer.callback_handler.callbacks.insert(0, Keeper(trainer, folder, keep_at))
@@ -72,34 +79,50 @@ def fine_tune(
         trainer.train(resume_from_checkpoint=os.fspath(resume) if resume else None)
 
 
-def _arguments(recipe: Recipe, seeds: Seeds) -> TrainingArguments:
-    """Return the Trainer's arguments. It trains on one device, however many are visible."""
-    arguments = TrainingArguments(
-        output_dir=tempfile.gettempdir(),  # nothing is written there
-        num_train_epochs=recipe.epochs,
-        max_steps=recipe.steps or -1,
-        per_device_train_batch_size=recipe.batch_size,
-        gradient_accumulation_steps=recipe.accumulate,
-        gradient_checkpointing=recipe.gradient_checkpointing,
-        gradient_checkpointing_kwargs={"use_reentrant": False} if recipe.gradient_checkpointing else None,
-        learning_rate=recipe.learning_rate,  # for its schedule, see AnswerTrainer.create_scheduler
-        weight_decay=recipe.weight_decay,
-        max_grad_norm=recipe.max_grad_norm,
-        optim=OPTIMISERS[recipe.optimiser],
-        seed=seeds.dropout,
-        data_seed=seeds.order,
-        bf16=recipe.precision == "bf16" and torch.cuda.is_available(),
-        use_cpu=not torch.cuda.is_available(),
-        save_strategy="no",  # Keeper saves checkpoints
-        logging_steps=1,
-        logging_nan_inf_filter=False,
-        report_to="none",
-        disable_tqdm=True,
-        remove_unused_columns=False,
-        dataloader_pin_memory=False,
-    )
+def _arguments(recipe: Recipe, seeds: Seeds, ranks: Ranks = ALONE) -> TrainingArguments:
+    """Return the Trainer's arguments. It trains on one device, however many are visible.
+
+    It knows nothing of other processes: all have the same batches, but each its own dropout.
+    """
+    with _unwarned(ranks):
+        arguments = TrainingArguments(
+            output_dir=tempfile.gettempdir(),  # nothing is written there
+            num_train_epochs=recipe.epochs,
+            max_steps=recipe.steps or -1,
+            per_device_train_batch_size=recipe.batch_size,
+            gradient_accumulation_steps=recipe.accumulate,
+            gradient_checkpointing=recipe.gradient_checkpointing,
+            gradient_checkpointing_kwargs={"use_reentrant": False} if recipe.gradient_checkpointing else None,
+            learning_rate=recipe.learning_rate,  # for its schedule, see AnswerTrainer.create_scheduler
+            weight_decay=recipe.weight_decay,
+            max_grad_norm=recipe.max_grad_norm,
+            optim=OPTIMISERS[recipe.optimiser],
+            seed=seeds.dropout if ranks.is_first else (seeds.dropout + APART * ranks.rank) % 2**32,
+            data_seed=seeds.order,
+            bf16=recipe.precision == "bf16" and torch.cuda.is_available(),
+            use_cpu=not torch.cuda.is_available(),
+            save_strategy="no",  # Keeper saves checkpoints
+            logging_steps=1,
+            logging_nan_inf_filter=False,
+            report_to="none",
+            disable_tqdm=True,
+            remove_unused_columns=False,
+            dataloader_pin_memory=False,
+        )
     arguments._n_gpu = min(1, arguments.n_gpu)  # with more, the Trainer wraps the model in DataParallel
     return arguments
+
+
+@contextmanager
+def _unwarned(ranks: Ranks) -> Iterator[None]:
+    """Hide the warning that the Trainer takes no part in the processes' group: it is not meant to."""
+    level = logging.get_verbosity()
+    if not ranks.alone:
+        logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
 
 
 def learning_rates(optimizer: torch.optim.Optimizer, recipe: Recipe, steps: int) -> LambdaLR:
@@ -150,6 +173,26 @@ class Candidates:
         gold = torch.tensor([r["gold"] for r in rows])
         return {"tokens": padded, "row": row, "column": column, "target": target, "gold": gold}
 
+    def share(self, inputs: dict[str, torch.Tensor], ranks: Ranks) -> tuple[dict[str, torch.Tensor], float]:
+        """Return this process's part of a batch, and the weight of its mean in the mean of the whole batch.
+
+        A process without a part computes the first example for nothing, because all must call a sharded model.
+        """
+        count = len(inputs["gold"])
+        first, end = count * ranks.rank // ranks.size, count * (ranks.rank + 1) // ranks.size
+        counts = end > first
+        first, end = (first, end) if counts else (0, 1)
+        rows = slice(first * self.each, end * self.each)
+        mine = (inputs["row"] >= rows.start) & (inputs["row"] < rows.stop)
+        part = {
+            "tokens": inputs["tokens"][rows],
+            "row": inputs["row"][mine] - rows.start,
+            **{name: inputs[name][mine] for name in ("column", "target")},
+            "gold": inputs["gold"][first:end],
+        }
+        averaged = "gold" if self.answers or self.each > 1 else "target"
+        return part, len(part[averaged]) / len(inputs[averaged]) if counts else 0.0
+
     def loss(self, logits: torch.Tensor, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
         """Compute the cross-entropy at the answer's positions, over the vocabulary or over the answers."""
         if self.answers:
@@ -187,9 +230,13 @@ class AnswerTrainer(Trainer):  # type: ignore[misc]
     loss_is_scaled_for_ga = False  # the loss is a per-batch mean
     answers: Candidates
     recipe: Recipe
+    ranks: Ranks = ALONE
     lr_scheduler: LambdaLR | None
     aside = Path(tempfile.gettempdir())  # folder in which a checkpoint is written
     _plain_head: bool | None = None
+    _adapter: dict[str, torch.Tensor] | None = None
+    _optimiser: dict[str, Any] | None = None
+    _random: Sequence[bytes] = ()
 
     def _get_output_dir(self, trial: Any = None) -> str:
         return str(self.aside)
@@ -201,25 +248,96 @@ class AnswerTrainer(Trainer):  # type: ignore[misc]
         return self.lr_scheduler
 
     def compute_loss(self, model: Any, inputs: dict[str, torch.Tensor], return_outputs: bool = False, **_: Any) -> Any:
-        logits = self._answer_logits(model, inputs).float()
-        loss = self.answers.loss(logits, inputs)
-        if not torch.isfinite(loss):
+        if self._plain_head is None:
+            self._plain_head = head_is_plain(model, inputs["tokens"][:1])
+        loss = self._shared_loss(model, inputs)
+        whole = self.ranks.mean(loss.detach())
+        if not torch.isfinite(whole):
             raise ModelError(
-                f"the loss is {loss.item()} at step {self.state.global_step + 1}; lower [train] learning_rate"
+                f"the loss is {whole.item()} at step {self.state.global_step + 1}; lower [train] learning_rate"
                 f" ({self.args.learning_rate:g}) or look at the data"
             )
-        return (loss, {"logits": logits}) if return_outputs else loss
+        return loss
+
+    def _shared_loss(self, model: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Compute the loss of this process's share; the mean over the processes is the loss of the batch."""
+        part, weight = (inputs, 1.0) if self.ranks.alone else self.answers.share(inputs, self.ranks)
+        loss = inside(model, lambda: self.answers.loss(self._answer_logits(model, part).float(), part))
+        return loss if self.ranks.alone else loss * (weight * self.ranks.size)
+
+    def training_step(self, *given: Any, **more: Any) -> torch.Tensor:
+        """Train on a batch; return the loss of the whole batch, for the log."""
+        return self.ranks.mean(super().training_step(*given, **more))
+
+    def _clip_grad_norm(self, model: Any) -> Any:
+        norm = super()._clip_grad_norm(model)
+        return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
 
     def _answer_logits(self, model: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
         """Return logits of shape (answer tokens, vocabulary): the head is applied only to the answer's positions."""
         where = inputs["row"], inputs["column"]
-        if self._plain_head is None:
-            self._plain_head = head_is_plain(model, inputs["tokens"][:1])
         if self._plain_head:
             hidden = hidden_states(model, input_ids=inputs["tokens"])
             return causal_lm(model).get_output_embeddings()(hidden[where])
         with _last_layer_gives(causal_lm(model).base_model, where):
             return causal_lm(model)(input_ids=inputs["tokens"], use_cache=False).logits[:, 0]
+
+    # checkpoints of several processes: what one process would write, and the random states of the others
+
+    def gather(self) -> None:
+        """Gather what a checkpoint holds; all processes call this, and the first one writes."""
+        self._adapter = whole_adapter(self.model)
+        self._optimiser = whole_state(self.optimizer.state_dict()) if is_sharded(self.model) else None
+        self._random = [] if self.ranks.alone else self.ranks.gathered(self._own_random())[1:]
+
+    def _own_random(self) -> bytes:
+        with tempfile.TemporaryDirectory() as scratch:
+            super()._save_rng_state(scratch)
+            return (Path(scratch) / RANDOM).read_bytes()
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        super()._save(output_dir, state_dict=state_dict or self._adapter)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        if self._optimiser is None:
+            super()._save_optimizer_and_scheduler(output_dir)
+            return
+        torch.save(self._optimiser, Path(output_dir) / OPTIMIZER_NAME)
+        torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / SCHEDULER_NAME)  # type: ignore[union-attr]
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        super()._save_rng_state(output_dir)
+        for rank, state in enumerate(self._random, start=1):
+            _random_file(Path(output_dir), rank).write_bytes(state)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        if self.ranks.alone:  # see share_model
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is None or not is_sharded(self.model):
+            super()._load_optimizer_and_scheduler(checkpoint)
+            return
+        state, schedule = (
+            torch.load(Path(checkpoint) / name, map_location="cpu", weights_only=True)
+            for name in (OPTIMIZER_NAME, SCHEDULER_NAME)
+        )
+        self.optimizer.load_state_dict(split_state(state, self.optimizer))
+        self.lr_scheduler.load_state_dict(schedule)  # type: ignore[union-attr]
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        """Load the random states of this process, if it had any when the checkpoint was written."""
+        own = _random_file(Path(checkpoint), self.ranks.rank) if checkpoint else None
+        if own is None or self.ranks.is_first:
+            super()._load_rng_state(checkpoint)
+        elif own.is_file():
+            with tempfile.TemporaryDirectory() as scratch:
+                shutil.copy(own, Path(scratch) / RANDOM)
+                super()._load_rng_state(scratch)
+
+
+def _random_file(checkpoint: Path, rank: int) -> Path:
+    return checkpoint / f"rng_state_{rank}.pth"
 
 
 @contextmanager
@@ -249,7 +367,8 @@ class Keeper(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Write a checkpoint before the other callbacks handle this step."""
-        if self._keep_at(state.global_step) or time.monotonic() - self._last >= KEEP_EVERY:
+        wanted = self._keep_at(state.global_step) or time.monotonic() - self._last >= KEEP_EVERY
+        if self._trainer.ranks.largest(int(wanted)):
             keep_checkpoint(self._trainer, self._folder)
             self._last = time.monotonic()
 
@@ -259,7 +378,10 @@ def keep_checkpoint(trainer: AnswerTrainer, folder: RunFolder) -> None:
     trainer.aside = scratch = folder.checkpoints / ".part"
     step = trainer.state.global_step
     final = folder.checkpoints / str(step)
-    if final.is_dir():
+    if trainer.ranks.from_first(final.is_dir):
+        return
+    trainer.gather()
+    if not trainer.ranks.is_first:
         return
     try:
         with put_folder(final) as aside:

@@ -17,10 +17,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from oodles.stats import noise, resample, residuals, splines
+from oodles.stats import resample
 from oodles.stats.cautions import Cautions
 from oodles.stats.effects import Sample
-from oodles.stats.estimates import Estimate, Estimator, estimate, inside_unit, usable_points
+from oodles.stats.estimates import Estimate, Estimator, estimate, usable_points
+from oodles.stats.inside import without_inside_noise
+from oodles.stats.items import noises_of
 from oodles.stats.outcomes import Examples
 from oodles.stats.series import Series, group_series, shared_points
 from oodles.stats.splines import Array
@@ -106,14 +108,15 @@ def cluster_values(
         found = estimate(part, recipe)
         whole = found.fit.residuals.T @ found.fit.residuals
         products = np.concatenate([whole[None], found.left_out])
-        own, source = _own_noise(found, items, metric, recipe.method)
-        clean = _without_covariate_noise(found, products, items, metric, recipe.method)
+        noises = noises_of(found, items, metric, recipe.method)
+        own = np.array([[noise.total, *noise.left_out] for noise in noises]).T
+        clean = _without_covariate_noise(found, items, metric, recipe.method)
         shares = _shares(found)
-        measured += [one == "records" for one in source]
-        for values, into in (
-            (_pseudo_values(products, np.zeros_like(own)), observed),
-            (_pseudo_values(clean, own), corrected),
-        ):
+        measured += [noise.source == "records" for noise in noises]
+        both = [(_pseudo_values(products, np.zeros_like(own)), observed)]
+        if clean is not None:
+            both.append((_pseudo_values(clean, own), corrected))
+        for values, into in both:
             for i, j in combinations(range(len(part.test_sets)), 2):
                 if np.isfinite(values[:, i, j]).all():
                     weights = np.sqrt(shares[:, i] * shares[:, j])
@@ -149,53 +152,12 @@ def _shares(found: Estimate) -> Array:
     return np.asarray(squares / np.maximum(squares.sum(axis=0), 1e-300), dtype=float)
 
 
-def _own_noise(found: Estimate, items: Examples | None, metric: str, method: str) -> tuple[Array, list[str]]:
-    """Noise in each set's residual sum of squares, of all units and without each, and where it is known from."""
-    parts = [noise._noise_of(found, items, k, metric, method) for k in range(len(found.used.test_sets))]
-    own = np.array([[part.total, *part.left_out] for part in parts]).T
-    return own, [part.source for part in parts]
-
-
-def _without_covariate_noise(
-    found: Estimate, products: Array, items: Examples | None, metric: str, method: str
-) -> Array:
-    """Products of residuals without what noise of the in-domain score adds to them; nan where that is not known.
-
-    Both residuals of a point contain the noise times the local slopes of their curves, and the signal that a slope
-    flattened by noise leaves behind.
-    """
-    n_units = len(found.used.unit_names)
-    variance = noise.inside_noise(found, items, metric, method).variance
-    if not np.isfinite(variance):
-        return np.full_like(products, np.nan)
-    slopes = local_slopes(found, method)
-    x = found.used.covariates
-    x = residuals.centre(x, found.used.runs) if found.refits[0].design.runs is not None else x - x.mean(axis=0)
-    signal = max(1.0 - variance / max(float((x**2).mean()), 1e-300), 0.05)
-    share = max(variance, 0.0) / signal * float(np.mean(found.left)) / len(slopes)
-    of_unit = np.array([slopes[found.used.units == u].T @ slopes[found.used.units == u] for u in range(n_units)])
-    total = of_unit.sum(axis=0)
-    return np.asarray(products - share * np.concatenate([total[None], total - of_unit]), dtype=float)
-
-
-def local_slopes(found: Estimate, method: str) -> Array:
-    """Slope of each set's curve on the in-domain score, at every point."""
-    refit = found.refits[0]
-    weights = np.ones((1, len(refit.moments.points)))
-    solved, _, _ = residuals.coefficients(refit.design, refit.moments.weighted(weights), refit.smoothing)
-    z = found.used.covariates[:, 0]
-    if method != "gam":
-        z = residuals.transform(inside_unit(z[:, None], found.used.covariate_sizes, method), method)[:, 0]
-        fitted, x = refit.design.basis @ solved[0], z - z.mean()
-        if refit.design.runs is not None:
-            x = residuals.centre(z[:, None], refit.design.runs)[:, 0]
-        return np.broadcast_to(x @ fitted / max(float(x @ x), 1e-300), (len(z), fitted.shape[1]))
-    low, high = float(z.min()), float(z.max())
-    reach = max((high - low) / 200, 1e-9)
-    count = solved.shape[1]
-    above, below = np.minimum(z + reach, high), np.maximum(z - reach, low)
-    rise = splines.bspline_basis(above, (low, high), count) - splines.bspline_basis(below, (low, high), count)
-    return np.asarray(rise @ solved[0] / np.maximum(above - below, 1e-300)[:, None], dtype=float)
+def _without_covariate_noise(found: Estimate, items: Examples | None, metric: str, method: str) -> Array | None:
+    """Products of residuals without in-domain noise, of all units and without each; None where it is not known."""
+    inside = without_inside_noise(found, items, metric, method)
+    if inside.full is None or inside.left_out is None:
+        return None
+    return np.concatenate([inside.full[None], inside.left_out])
 
 
 def _pseudo_values(products: Array, own: Array) -> Array:

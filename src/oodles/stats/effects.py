@@ -166,11 +166,15 @@ def random_effects(samples: Sequence[Sample], *, level: float = 0.95, seed: int 
     The estimates are Paule and Mandel's. Intervals come from draws of what is not known: the variance of each cluster's
     mean, `s^2 (n - 1) / chi^2`; given those, the variance over clusters at which Cochran's Q equals a draw of its
     distribution (Viechtbauer's Q profile, as a confidence distribution), 0 where there is none; given that, the mean;
-    given both, a new cluster. The plain interval, mean -+ t sqrt(tau^2 + se^2), takes tau as known and covers 84 to
-    90 % where tau is small. Fewer than three clusters show no spread: nan.
+    given both, a new cluster. The plain interval, mean -+ t sqrt(tau^2 + se^2) with k - 2 degrees of freedom, takes tau
+    as known and covers 90 to 93 % where tau is small; where it is the wider one (large tau) it is part of the
+    prediction: alone, the draws cover 92.6 to 94.7 %, both together 94 to 96 %. Fewer than three clusters show no
+    spread: nan.
 
     References
     ----------
+    Higgins, J. P. T., Thompson, S. G. and Spiegelhalter, D. J. (2009). A re-evaluation of random-effects meta-analysis.
+    Journal of the Royal Statistical Society A 172.
     Viechtbauer, W. (2007). Confidence intervals for the amount of heterogeneity in meta-analysis. Statistics in
     Medicine 26.
     Nagashima, K., Noma, H. and Furukawa, T. A. (2019). Prediction intervals for random-effects meta-analysis: a
@@ -204,12 +208,15 @@ def random_effects(samples: Sequence[Sample], *, level: float = 0.95, seed: int 
         other = stats.norm.cdf(-side * drawn_mean / np.sqrt(drawn_variance))
     tails = [(1 - level) / 2, (1 + level) / 2]
     root = np.sqrt(variance)
+    low, high = _pair(np.quantile(new, tails))
+    plain = np.sqrt(variance + 1.0 / (1.0 / (squares + variance)).sum())
+    reach = float(stats.t.ppf(tails[1], len(counts) - 2) * plain)
     return Effects(
         mean=mean,
         mean_interval=_pair(np.quantile(drawn_mean, tails)),
         tau=float(root),
         tau_interval=_pair(np.sqrt(np.quantile(drawn_variance, tails))),
-        prediction=_pair(np.quantile(new, tails)),
+        prediction=(min(low, mean - reach), max(high, mean + reach)),
         other_sign=float(stats.norm.cdf(-abs(mean) / root)) if root > 0 else 0.0,
         other_sign_interval=_pair(np.quantile(other, tails)),
     )

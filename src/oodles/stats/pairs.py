@@ -19,6 +19,7 @@ from oodles.stats.estimates import (
     raw_left_out,
     something_left,
 )
+from oodles.stats.inside import Inside, covariate_bias
 from oodles.stats.outcomes import Examples
 from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.residuals import SLIVER, centre
@@ -81,14 +82,14 @@ class GroupTask:
         return Found(
             estimate=found,
             corrected=corrected,
-            bias=noise.covariate_bias(found, corrected),
+            bias=covariate_bias(found, corrected.inside),
             p_corrected=_beyond_noise(found, corrected.inside, self.recipe, flat),
             drift=self.beware.drift(found),
             outlier=_outliers(found, self.recipe.within),
         )
 
 
-def _beyond_noise(found: Estimate, inside: noise.Inside, recipe: Estimator, flat: bool) -> Array:
+def _beyond_noise(found: Estimate, inside: Inside, recipe: Estimator, flat: bool) -> Array:
     """p of no correlation, whatever part of it noise of the in-domain set may make.
 
     With records its noise is known, and the corrected correlation is tested. From n alone it lies between none and the

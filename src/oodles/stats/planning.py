@@ -17,10 +17,11 @@ import pandas as pd
 from scipy import special, stats
 
 from oodles.errors import DataError
-from oodles.stats import noise, resample
+from oodles.stats import resample
 from oodles.stats.answers import Answer, counted
 from oodles.stats.clusters import Scores, without_gaps
 from oodles.stats.estimates import Estimate, as_correlations, estimate, light_curve, one_checkpoint
+from oodles.stats.items import noises_of
 from oodles.stats.pairs import shares_examples
 from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.splines import Array
@@ -154,9 +155,7 @@ def _of_estimate(found: Estimate, scores: Scores) -> Iterator[tuple[tuple[str, s
     if n_units < 2:
         return
     error = resample.jackknife_se(resample.to_z(as_correlations(found.left_out)))
-    parts = [
-        noise._noise_of(found, scores.items, k, scores.metric, scores.recipe.method) for k in range(len(used.test_sets))
-    ]
+    parts = noises_of(found, scores.items, scores.metric, scores.recipe.method)
     squares = (found.fit.residuals**2).sum(axis=0)
     share = np.array([part.total for part in parts]) / np.maximum(squares, 1e-300)
     reliability = np.clip(1 - np.where(np.isfinite(share), share, 0.0), 0.05, 1.0)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from oodles.stats import noise
 from oodles.stats.answers import Answer, several
 from oodles.stats.clusters import Scores, without_gaps
 from oodles.stats.estimates import estimate
@@ -24,8 +25,8 @@ from oodles.stats.resample import DESCRIPTIVE, holm
 SIGNIFICANT = 0.05
 SHARE = "share:"
 COLUMNS = (
-    *("a", "b", "within", "r_accuracy", "p_accuracy", "r_auc", "low_auc", "high_auc", "p_auc", "r_share", "p_share"),
-    *("told", "n_units"),
+    *("a", "b", "within", "r_accuracy", "r_accuracy_corrected", "p_accuracy"),
+    *("r_auc", "r_auc_corrected", "low_auc", "high_auc", "p_auc", "r_share", "p_share", "told", "n_units"),
 )
 SKILL, ANSWERS, OTHER, OPEN = "skill", "answers", "answers hide skill", "cannot be told"
 
@@ -54,7 +55,7 @@ def skill(scores: Scores) -> Answer:
         name="skill",
         sentences=tuple(sentences),
         tables={"skill": table},
-        caveats=("noise of AUC is not corrected",),
+        caveats=() if scores.items is not None else ("without records noise of AUC is not corrected",),
         settings={"share": shares[0] if shares else ""},
     )
 
@@ -68,6 +69,7 @@ def _pairs(scores: Scores, metric: str) -> dict[tuple[Any, ...], dict[str, Any]]
             recipe = replace(scores.recipe, within=within, interval="jackknife", method=_method(scores, metric))
             for part in without_gaps(series, within):
                 one = estimate(part, recipe)
+                clean = noise.correct(one, scores.items, metric=metric, method=recipe.method, level=recipe.level).r
                 for i, j in combinations(range(len(part.test_sets)), 2):
                     names = (part.test_sets[i], part.test_sets[j])
                     if shares_examples(*names, scores.overlapping):
@@ -76,6 +78,7 @@ def _pairs(scores: Scores, metric: str) -> dict[tuple[Any, ...], dict[str, Any]]
                     p_val = one.interval.p_val[i, j] if units >= DESCRIPTIVE else float("nan")
                     limits = {"low": one.interval.low[i, j], "high": one.interval.high[i, j]}
                     told = {"group": series.group, "r": one.r[i, j], "p": p_val, "units": units, **limits}
+                    told["corrected"] = clean[i, j]
                     rows.append(((tuple(series.group.values()), within, *names), told))
             adjusted = holm(np.array([row["p"] for _, row in rows], dtype=float))
             found.update({key: {**row, "p": p} for (key, row), p in zip(rows, adjusted, strict=True)})
@@ -95,8 +98,10 @@ def _row(key: tuple[Any, ...], found: Mapping[str, Mapping[tuple[Any, ...], Mapp
         "b": key[3],
         "within": key[1],
         "r_accuracy": accuracy["r"],
+        "r_accuracy_corrected": accuracy["corrected"],
         "p_accuracy": accuracy["p"],
         "r_auc": auc["r"],
+        "r_auc_corrected": auc["corrected"],
         "low_auc": auc["low"],
         "high_auc": auc["high"],
         "p_auc": auc["p"],

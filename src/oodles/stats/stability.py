@@ -18,11 +18,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from oodles.stats import effects, noise
+from oodles.stats import effects
 from oodles.stats.answers import Answer, several
 from oodles.stats.clusters import ClusterValues, Scores, cluster_values
 from oodles.stats.effects import Sample
 from oodles.stats.estimates import Estimate, estimate, usable_points
+from oodles.stats.items import noises_of
 from oodles.stats.longtable import as_names
 from oodles.stats.residuals import centre
 from oodles.stats.series import NO_NAME, Series
@@ -104,9 +105,7 @@ def _complete(series: Series, within: str) -> Series | None:
 def _measures(found: Estimate, values: ClusterValues, scores: Scores) -> dict[str, Sample]:
     """Log of every measure, from pseudo-values."""
     used = found.used
-    noises = [
-        noise._noise_of(found, scores.items, k, scores.metric, scores.recipe.method) for k in range(len(used.test_sets))
-    ]
+    noises = noises_of(found, scores.items, scores.metric, scores.recipe.method)
     own = np.array([[one.total, *one.left_out] for one in noises]).T
     own = np.where([one.source == "records" for one in noises], own, 0.0)
     squares = np.concatenate(

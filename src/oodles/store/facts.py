@@ -182,6 +182,14 @@ def _tied(scores: Sequence[Score]) -> list[str]:
     ]
 
 
+def tags_of(root: Path) -> dict[str, str]:
+    """Return the kinds of shift of every test set, by commas, as the audit noted them; empty if it did not."""
+    study = StudyFolder(root)
+    record = (sidecar(study.audit) if study.audit.is_file() else None) or {}
+    told = {row["set"]: ", ".join(row.get("tags", ())) for row in record.get("sets", []) if row.get("kind") != "train"}
+    return {name: tags for name, tags in told.items() if tags}
+
+
 def _allowed(study: StudyFolder) -> list[str]:
     """Return the audit errors that occurred and were allowed."""
     if not study.audit.is_file():

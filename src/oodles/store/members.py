@@ -64,9 +64,10 @@ def mend_members(study: StudyFolder, members: Sequence[Members]) -> None:
         if identities.get(key_of(rendered)) != rendered.identity:
             continue
         stored = _read_kept(path)
-        if stored is None or (stored.ids, stored.gold, stored.identity) != (
+        if stored is None or (stored.ids, stored.gold, stored.choices, stored.identity) != (
             rendered.ids,
             rendered.gold,
+            rendered.choices,
             rendered.identity,
         ):
             with disk_errors(path):
@@ -101,6 +102,7 @@ def read_members(study: StudyFolder, test_set: str, prompts: str) -> Members:
         gold=tuple(map(int, frame["gold"])),
         items=tuple(map(int, frame["item"])) if "item" in frame.columns else (),
         columns={c.removeprefix("slice:"): tuple(map(str, frame[c])) for c in columns},
+        choices=tuple(map(int, frame["choices"])) if "choices" in frame.columns else (),
     )
 
 
@@ -118,6 +120,8 @@ def _write_members(path: Path, members: Members) -> None:
     columns: dict[str, Any] = {"example": list(members.ids), "gold": np.array(members.gold, dtype=np.int16)}
     if members.items:
         columns["item"] = np.array(members.items, dtype=np.int32)
+    if members.choices:
+        columns["choices"] = np.array(members.choices, dtype=np.int16)
     columns |= {f"slice:{name}": pa.array(cells).dictionary_encode() for name, cells in members.columns.items()}
     write_parquet(path, columns, {"test_set": members.test_set, "prompts": members.prompts, "key": members.key})
 
@@ -138,6 +142,7 @@ def _read_kept(path: Path) -> Members | None:
             ids=cells["example"],
             gold=cells["gold"],
             columns={n.removeprefix("slice:"): c for n, c in cells.items() if n.startswith("slice:")},
+            choices=cells.get("choices", ()),
         )
     except (OSError, ValueError, KeyError, AttributeError, pa.ArrowException):
         return None

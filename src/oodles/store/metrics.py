@@ -11,10 +11,14 @@ def metrics(predictions: Predictions) -> dict[str, float]:
     """Return accuracy, balanced accuracy, F1 of the first answer, AUC (two answers only) and the share of each answer.
 
     Undefined values are nan: AUC and balanced accuracy if there is only one gold answer, F1 if the first answer is
-    neither given nor right.
+    neither given nor right. If prompts have their own choices, accuracy by every form of the score; and of the others
+    only accuracy, unless the choices are the same everywhere.
     """
     choice, gold = predictions.choice, predictions.gold
     hits = predictions.correct
+    forms = {name: float(right.mean()) for name, right in predictions.right.items()}
+    if not predictions.answers:
+        return {"accuracy": float(hits.mean()), **forms}
     present = np.unique(gold)
     out = {
         "accuracy": float(hits.mean()),
@@ -25,7 +29,7 @@ def metrics(predictions: Predictions) -> dict[str, float]:
         out["auc"] = _auc(predictions.scores[:, 0] - predictions.scores[:, 1], gold == 0)
     for index, answer in enumerate(predictions.answers):
         out[f"share:{answer.strip()}"] = float((choice == index).mean())
-    return out
+    return {**out, **forms}
 
 
 def _f1(predicted: np.ndarray, true: np.ndarray) -> float:

@@ -39,5 +39,7 @@ def _repeating(table: Any) -> list[str]:
 def _encodings(table: Any) -> dict[str, Any]:
     """Choose encodings that compress well: ids as differences from the previous id, scores byte by byte."""
     encodings = {"example": "DELTA_BYTE_ARRAY"}
-    encodings |= {name: "BYTE_STREAM_SPLIT" for name in table.column_names if name.startswith("score:")}
+    encodings |= {
+        name: "BYTE_STREAM_SPLIT" for name in table.column_names if name.startswith(("score:", "choice:", "base:"))
+    }
     return {name: code for name, code in encodings.items() if name in table.column_names}

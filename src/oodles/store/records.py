@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,38 @@ from oodles.store.folder import RunFolder
 from oodles.store.parquet import write_parquet
 from oodles.store.scores import Score
 
+SCORES = ("score:", "choice:", "base:")  # of answers, of positions of choices, and of choices without their context
+RIGHT = "correct:"  # whether the best choice is right, by form of the score
+
 
 def write_records(path: Path, predictions: Predictions) -> int:
-    """Write one row per example: id, a score per answer, and whether the best answer is right; return the checksum."""
+    """Write one row per example: id, a score per answer, and whether the best answer is right; return the checksum.
+
+    For prompts with their own choices also which is the best, and whether it is right by every form of the score.
+    """
     columns: dict[str, Any] = {"example": list(predictions.ids)}
-    for index, answer in enumerate(predictions.answers):
-        columns[f"score:{answer.strip()}"] = predictions.scores[:, index].astype(np.float32)
+    columns |= {name: values.astype(np.float32) for name, values in _scores(predictions).items()}
+    if predictions.chosen is not None:
+        columns["chosen"] = predictions.chosen.astype(np.int16)
     columns["correct"] = predictions.correct
+    columns |= {f"{RIGHT}{form}": right for form, right in predictions.right.items()}
     write_parquet(path, columns)
     return zlib.crc32(path.read_bytes())
+
+
+def _scores(predictions: Predictions) -> dict[str, Any]:
+    """The columns of scores by name."""
+    places = [str(place + 1) for place in range(predictions.scores.shape[1])]
+    names = [f"score:{answer.strip()}" for answer in predictions.answers] or [f"choice:{place}" for place in places]
+    columns = dict(zip(names, predictions.scores.T, strict=True))
+    if predictions.base is not None:
+        columns |= {f"base:{place}": values for place, values in zip(places, predictions.base.T, strict=True)}
+    return columns
+
+
+def score_columns(names: Iterable[str]) -> list[str]:
+    """The columns with the scores of answers or choices."""
+    return [name for name in names if str(name).startswith(SCORES[:2])]
 
 
 def records_file(folder: RunFolder, score: Score) -> Path:
@@ -58,5 +82,7 @@ def same_scores(folder: RunFolder, score: Score, predictions: Predictions) -> bo
     if not records_are_whole(folder, score):
         return False
     table = pq.read_table(records_file(folder, score))
-    columns = [table.column(name).to_numpy() for name in table.column_names if name.startswith("score:")]
-    return np.array_equal(np.stack(columns, axis=1), predictions.scores.astype(np.float32))
+    own = {name: values.astype(np.float32) for name, values in _scores(predictions).items()}
+    if list(own) != [name for name in table.column_names if name.startswith(SCORES)]:
+        return False
+    return all(np.array_equal(table.column(name).to_numpy(), own[name], equal_nan=True) for name in own)

@@ -10,6 +10,7 @@ from typing import Any
 
 from oodles.contracts import (
     IDENTITY_VERSION,
+    OF_CHOICES,
     Draw,
     ModelSpec,
     Pattern,
@@ -100,6 +101,7 @@ class StoredSpec:
         """Return the content to write; unknown settings of a training elsewhere are omitted."""
         ours = self.run_id is not None
         pattern = {**asdict(self.pattern), "text": describe_text(self.pattern.text)}
+        pattern = {key: value for key, value in pattern.items() if key not in OF_CHOICES or not self.pattern.answers}
         if not ours:
             pattern = {key: pattern[key] for key in ("name", "text", "answers")}
         parts = {name: value for name in PARTS if (value := getattr(self, name)) is not None}

@@ -21,9 +21,10 @@ from oodles.store.claim import slices_of
 from oodles.store.folder import RunFolder, StudyFolder, study_folder
 from oodles.store.members import read_members
 from oodles.store.metrics import metrics
-from oodles.store.records import records_are_whole, records_file
+from oodles.store.records import RIGHT, records_are_whole, records_file, score_columns
 from oodles.store.scores import Score, Scores, read_scores, scan_scores
 from oodles.store.spec import read_spec
+from oodles.suite.choices import chance_of
 from oodles.suite.slices import Members, Slice, is_slice, resolve_slice, strata_of
 
 if TYPE_CHECKING:  # slow to load, and most commands only list the folder
@@ -294,14 +295,7 @@ class Wanted:
                 path = self.study.members(score.test_set, score.prompts)
                 notes.add(f"{path}: belongs to another test set; lost: {subset.name}")
                 return
-            scores = [c for c in frame.columns if c.startswith("score:")]
-            predictions = Predictions(
-                test_set=subset.name,
-                answers=tuple(c.removeprefix("score:") for c in scores),
-                ids=tuple(frame["example"][inside]),
-                scores=frame.loc[inside, scores].to_numpy(np.float64),
-                gold=np.array(members.gold, dtype=np.int64)[inside],
-            )
+            predictions = _predictions(subset.name, frame[inside], np.array(members.gold, dtype=np.int64)[inside])
             train_set = score.test_set if score.role == "in_domain" else ""
             yield _Part(
                 step=score.step,
@@ -311,7 +305,7 @@ class Wanted:
                 metrics={
                     k: v for k, v in metrics(predictions).items() if not np.isnan(v)
                 },  # with a single label, some metrics are undefined
-                chance=_best_constant(np.array(members.gold)[inside]),
+                chance=_chance_of(members, inside),
                 about={"slice_of": subset.parent, "slice": str(subset)},
             )
 
@@ -352,7 +346,7 @@ class Wanted:
         """Return chance on a whole set; nan if its members are missing or only one answer occurs."""
         if not self.study.members(score.test_set, score.prompts).is_file():
             return float("nan")
-        best = _best_constant(np.array(self._members(score).gold))
+        best = _chance_of(self._members(score))
         return best if best < 1 else float("nan")
 
     def complain(self) -> None:
@@ -362,8 +356,24 @@ class Wanted:
                 raise StoreError(f"{self.study}: no scores of test set '{name}'; {nearest(name, self.seen)}")
 
 
-def _best_constant(gold: Any) -> float:
-    return float(np.bincount(gold).max() / len(gold))
+def _chance_of(members: Members, inside: Any = slice(None)) -> float:
+    """Chance on a set, or on a part of it."""
+    return chance_of(np.array(members.gold)[inside], np.array(members.choices)[inside] if members.choices else ())
+
+
+def _predictions(name: str, frame: pd.DataFrame, gold: Any) -> Predictions:
+    """Read predictions back from records."""
+    scores = score_columns(frame.columns)
+    forms = [column for column in frame.columns if column.startswith(RIGHT)]
+    return Predictions(
+        test_set=name,
+        answers=tuple(column.removeprefix("score:") for column in scores if column.startswith("score:")),
+        ids=tuple(frame["example"]),
+        scores=frame[scores].to_numpy(np.float64),
+        gold=gold,
+        chosen=frame["chosen"].to_numpy(np.int64) if "chosen" in frame.columns else None,
+        right={column.removeprefix(RIGHT): frame[column].to_numpy(bool) for column in forms},
+    )
 
 
 def read_record(folder: RunFolder, score: Score, notes: Notes, columns: list[str] | None = None) -> pd.DataFrame | None:
@@ -387,7 +397,7 @@ def read_record(folder: RunFolder, score: Score, notes: Notes, columns: list[str
 def _misfit_records(frame: pd.DataFrame, n: int, columns: Sequence[str] | None = None) -> str:
     """Describe what is wrong with records, or with some columns; empty if they are as `commit` writes them."""
     kinds = {name: frame[name].dtype.kind for name in frame.columns}
-    scores = [name for name in kinds if str(name).startswith("score:")]
+    scores = score_columns(kinds)
     if not set(columns or ("example", "correct")) <= kinds.keys() or (columns is None and len(scores) < 2):
         return f"columns {some(kinds)}, expected example, correct and a score for each answer"
     if kinds.get("correct", "b") != "b" or any(kinds[name] != "f" for name in scores):

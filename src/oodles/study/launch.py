@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from oodles.store.spec import check_identity, check_same_run
 from oodles.study.check import audit_grid
 from oodles.study.grid import Grid, expand, select
 from oodles.study.load import load_study
-from oodles.study.worker import Outcome, Policy, check_alone, run_missing
+from oodles.study.worker import Crew, Outcome, Policy, check_alone, run_missing
 from oodles.suite.slices import Members
 from oodles.trouble import staying
 
@@ -65,13 +66,25 @@ def run(
     study = study if isinstance(study, Study) else load_study(study)
     root = Path(out if out is not None else study.out)
     how = Policy(retry, verify)
+    gather: Callable[[], AbstractContextManager[Crew | None]] = nullcontext
+    in_tasks = False
+    if study.engine != "single":
+        from oodles.study import crew
+
+        crew.check_engine(study, workers)
+        seat = crew.seat_in_job(study, root)
+        if seat is not None:
+            in_tasks = True
+            if seat.rank > 0:
+                crew.follow_and_exit(select(expand(study), only, shots), root, seat)
+            gather = partial(crew.leading, study.engine, seat, root)
     if requeue is not None:
         from oodles.study.requeue import run_in_job
 
         def begin_job(grid: Grid) -> None:
             begin(grid, root, allow, audited=StudyFolder(root).audit.is_file())
 
-        return run_in_job(lambda: select(expand(study), only, shots), begin_job, root, how, requeue)
+        return run_in_job(lambda: select(expand(study), only, shots), begin_job, root, how, requeue, gather)
     grid = select(expand(study), only, shots)
     with staying(root) if root.is_dir() else nullcontext():
         begin(grid, root, allow)
@@ -80,10 +93,13 @@ def run(
 
             say(f"study {study.name}: starting {workers} workers")
             return run_in_workers(grid, root, workers, how)
+        if study.engine != "single" and not in_tasks:
+            say(f"study {study.name}: engine {study.engine}, {crew.processes_here(study)} processes for each run")
+            return crew.run_together(grid, root, how)
         from oodles.study.preview import work_of
 
-        with Progress(work_of(grid, root), study.name) as progress, stop_on_signals() as stop:
-            outcome = run_missing(grid, root, how, show_on(progress), stop)
+        with Progress(work_of(grid, root), study.name) as progress, stop_on_signals() as stop, gather() as hands:
+            outcome = run_missing(grid, root, how, show_on(progress), stop, hands)
             if outcome.is_whole:
                 progress.finish(f"study {study.name}: all runs are done")
             return outcome

@@ -17,7 +17,17 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from oodles.contracts import Evaluation, Lora, ModelSpec, Recipe, Slurm, SlurmJob, Study, TrackerName
+from oodles.contracts import (
+    EngineName,
+    Evaluation,
+    Lora,
+    ModelSpec,
+    Recipe,
+    Slurm,
+    SlurmJob,
+    Study,
+    TrackerName,
+)
 from oodles.errors import ConfigError, nearest, shown
 from oodles.names import check_name
 from oodles.toml import build, check_schema, read_toml
@@ -59,6 +69,8 @@ class _File:
     eval: Evaluation = field(default_factory=Evaluation)
     slurm: Slurm = field(default_factory=Slurm)
     report_to: Literal["none"] | TrackerName | tuple[TrackerName, ...] | None = None
+    engine: EngineName = "single"
+    processes: int | None = None
 
 
 def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
@@ -108,6 +120,8 @@ def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
         slurm=file.slurm,
         report_to=_report_to(file.report_to),
         run=grid.run,
+        engine=file.engine,
+        processes=file.processes,
     )
 
 
@@ -209,6 +223,47 @@ def _own_seeds(recipe: Recipe) -> dict[str, int]:
     return {name: seed for name, seed in named.items() if seed is not None}
 
 
+NOT_YET = {
+    "zero2": 'oodles does not drive DeepSpeed; engine = "ddp" shares the batch in the same way',
+    "zero3": 'oodles does not drive DeepSpeed; engine = "fsdp2" shards parameters, gradients and optimiser as it does',
+}
+
+
+def _check_engine(file: _File, where: str) -> None:
+    """Refuse an engine that would become another one, and what it cannot be combined with."""
+    engine, processes, train = file.engine, file.processes, file.train
+    if engine in NOT_YET:
+        raise ConfigError(f'{where}: engine is "{engine}", which is not available yet: {NOT_YET[engine]}')
+    if engine == "single":
+        if processes is not None:
+            raise ConfigError(
+                f'{where}: processes is {processes}, but engine "single" has one; choose "ddp" or "fsdp2"'
+            )
+        return
+    rules = [
+        (
+            processes is None or processes > 1,
+            f'processes is {processes}, expected at least 2: with one, engine "{engine}" would be "single"',
+        ),
+        (
+            processes is None or train.batch_size >= processes,
+            f"[train] batch_size is {train.batch_size}, which {processes} processes cannot share; raise it, and lower"
+            " accumulate",
+        ),
+        (
+            engine != "fsdp2" or train.optimiser != "adafactor",
+            '[train] optimiser is "adafactor", whose state cannot be sharded; choose "adamw" or "sgd" with "fsdp2"',
+        ),
+        (
+            engine != "fsdp2" or file.lora.bias == "none",
+            f'[lora] bias is "{file.lora.bias}"; engine "fsdp2" trains adapters only, choose "none"',
+        ),
+    ]
+    for holds, message in rules:
+        if not holds:
+            raise ConfigError(f"{where}: {message}")
+
+
 def _check_ranges(file: _File, where: str) -> None:
     """Check ranges that a type cannot express."""
     train, lora, evaluation = file.train, file.lora, file.eval
@@ -255,6 +310,7 @@ def _check_ranges(file: _File, where: str) -> None:
     if isinstance(evaluation.steps, str) and evaluation.steps not in ("log", "linear"):
         raise ConfigError(f'{where} [eval]: steps is "{evaluation.steps}", expected "log", "linear" or a list of steps')
     _check_slurm(file.slurm, f"{where} [slurm]")
+    _check_engine(file, where)
     if file.grid.run:
         check_name(file.grid.run, f"{where} [grid]: run")
     check_name(file.name, f"{where}: name")

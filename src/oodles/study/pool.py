@@ -44,7 +44,7 @@ def shares(workers: int, cores: int, devices: Sequence[str]) -> tuple[Share, ...
     return tuple(Share(threads, devices[i % len(devices)] if devices else None) for i in range(workers))
 
 
-def _cores() -> int:
+def cores_here() -> int:
     """Cores this process may use; macOS has no affinity, and counts all."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -60,7 +60,7 @@ def visible_devices() -> tuple[str, ...]:
 
 
 @dataclass(slots=True)
-class _Worker:
+class Worker:
     """A process and its pipe. Only the two ends hold the pipe, so each notices when the other has ended."""
 
     process: BaseProcess
@@ -75,19 +75,19 @@ def run_in_workers(grid: Grid, root: Path, workers: int, how: Policy) -> Outcome
     work = work_of(grid, root)  # before the first lock is taken
     context = multiprocessing.get_context("spawn")
     names = tuple(job.spec.name for job in grid.jobs)
-    pool: list[_Worker] = []
-    for share in shares(min(workers, len(grid.jobs)), _cores(), visible_devices()):
+    pool: list[Worker] = []
+    for share in shares(min(workers, len(grid.jobs)), cores_here(), visible_devices()):
         receiver, sender = context.Pipe(duplex=False)
-        with _environment(share.environment):
+        with setting(share.environment):
             process = context.Process(target=_work, args=(grid.study, names, root, how, sender))
             process.start()
         sender.close()
-        pool.append(_Worker(process, receiver))
+        pool.append(Worker(process, receiver))
     with Progress(work, grid.study.name) as progress, stop_on_signals() as stop:
         try:
-            _listen(pool, progress, stop)
+            listen(pool, progress, stop)
             ended = [worker.outcome for worker in pool if worker.outcome is not None]
-            if len(ended) == len(pool) and _together(ended, root, stop.number).is_whole:
+            if len(ended) == len(pool) and together(ended, root, stop.number).is_whole:
                 progress.finish(f"study {grid.study.name}: all runs are done")
         finally:
             for worker in pool:
@@ -99,10 +99,10 @@ def run_in_workers(grid: Grid, root: Path, workers: int, how: Policy) -> Outcome
     if not stop:
         _check_ends(pool, root)
     outcomes = [w.outcome for w in pool if w.outcome is not None]
-    return _together(outcomes, root, stop.number or max((o.stopped for o in outcomes), default=0))
+    return together(outcomes, root, stop.number or max((o.stopped for o in outcomes), default=0))
 
 
-def _listen(pool: Sequence[_Worker], progress: Progress, stop: Stop) -> None:
+def listen(pool: Sequence[Worker], progress: Progress, stop: Stop) -> None:
     """Process messages until every worker has ended."""
     open_ends = {worker.receiver: worker for worker in pool}
     stopping = False
@@ -128,7 +128,7 @@ def _listen(pool: Sequence[_Worker], progress: Progress, stop: Stop) -> None:
                 progress.say(heard.text)
 
 
-def _check_ends(pool: Sequence[_Worker], root: Path) -> None:
+def _check_ends(pool: Sequence[Worker], root: Path) -> None:
     """Raise an error for a worker that crashed or ended without an outcome."""
     for number, worker in enumerate(pool, start=1):
         code = worker.process.exitcode or 0
@@ -144,7 +144,7 @@ def _check_ends(pool: Sequence[_Worker], root: Path) -> None:
         )
 
 
-def _together(outcomes: Sequence[Outcome], root: Path, stopped: int) -> Outcome:
+def together(outcomes: Sequence[Outcome], root: Path, stopped: int) -> Outcome:
     """Merge the outcomes: a run that one worker finished is not missing, held or skipped for the others."""
     done = [name for o in outcomes for name in o.done]
     failed = dict(pair for o in outcomes for pair in o.failed)
@@ -170,13 +170,13 @@ def _work(study: Study, names: Sequence[str], root: Path, how: Policy, pipe: Con
         with stop_on_signals() as stop:
 
             def tell(heard: Any) -> None:
-                if not _sent(pipe, heard):
+                if not sent(pipe, heard):
                     stop.number = stop.number or signal.SIGHUP  # the parent process is gone
 
             grid = select(expand(study), names)
-            _sent(pipe, run_missing(grid, root, how, tell, stop))
+            sent(pipe, run_missing(grid, root, how, tell, stop))
     except OodlesError as error:
-        _sent(pipe, error)
+        sent(pipe, error)
     except KeyboardInterrupt:
         pass  # the parent process reports it
     finally:
@@ -184,7 +184,7 @@ def _work(study: Study, names: Sequence[str], root: Path, how: Policy, pipe: Con
         settle_streams()
 
 
-def _sent(pipe: Connection, what: Any) -> bool:
+def sent(pipe: Connection, what: Any) -> bool:
     """Send a message; return whether the parent still listens."""
     try:
         pipe.send(what)
@@ -194,7 +194,7 @@ def _sent(pipe: Connection, what: Any) -> bool:
 
 
 @contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
+def setting(variables: dict[str, str]) -> Iterator[None]:
     """Set environment variables for processes started in this context."""
     before = {key: os.environ.get(key) for key in variables}
     os.environ.update(variables)

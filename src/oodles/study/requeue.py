@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from oodles import scheduler
@@ -21,7 +21,7 @@ from oodles.runs.stopping import Stop, stop_on_signals
 from oodles.scheduler import JobHere
 from oodles.store.folder import StudyFolder
 from oodles.study.grid import Grid
-from oodles.study.worker import Outcome, Policy, run_missing
+from oodles.study.worker import Crew, Outcome, Policy, run_missing
 from oodles.trouble import staying
 
 LOOK = 0.5  # seconds between two looks at whether the job was told to stop
@@ -29,7 +29,12 @@ IN_VAIN = 3  # restarts after which a job that has not come on is not queued aga
 
 
 def run_in_job(
-    open_grid: Callable[[], Grid], begin: Callable[[Grid], None], root: Path, how: Policy, patience: float
+    open_grid: Callable[[], Grid],
+    begin: Callable[[Grid], None],
+    root: Path,
+    how: Policy,
+    patience: float,
+    gather: Callable[[], AbstractContextManager[Crew | None]] = nullcontext,
 ) -> Outcome:
     """Make the runs of this job; stopped by SLURM, it is queued again. Signals count from the beginning on."""
     job = scheduler.job_here()
@@ -42,7 +47,8 @@ def run_in_job(
         requeue = _Requeue(job, lambda: _progress(grid, root) != before)
         with requeue.at_the_latest(stop, patience):
             begin(grid)
-            outcome = run_missing(grid, root, how, print_lines, stop)
+            with gather() as crew:
+                outcome = run_missing(grid, root, how, print_lines, stop, crew)
         if outcome.stopped:
             requeue.once()
     return outcome

@@ -70,6 +70,8 @@ def _text(grid: Grid, study: Study, models: list[ModelSpec], what: str) -> str:
         "allow": study.allow,
         "reported_gpu_hours": study.reported_gpu_hours,
         "report_to": "none" if study.report_to == () else study.report_to,
+        "engine": None if study.engine == "single" else study.engine,
+        "processes": study.processes,
     }
     seeds = study.data_seeds
     axes = {

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from oodles import scheduler
-from oodles.contracts import PlannedRun, Slurm, SlurmJob, content_hash
+from oodles.contracts import PlannedRun, Slurm, SlurmJob, Study, content_hash
 from oodles.disk import write_text
 from oodles.errors import ConfigError, DiskError, MissingExtraError, StoreError, nearest
 from oodles.store.folder import StudyFolder
@@ -164,12 +164,32 @@ class Place:
     options: tuple[str, ...] = ()  # of `oodles run`, beside these
 
 
-def script_of(array: JobArray, place: Place, slurm: Slurm, key: str = "") -> str:
+def tasks_of(study: Study, asks: SlurmJob) -> int:
+    """How many tasks a job has: one per process of the study's engine, which has a GPU each."""
+    if study.engine == "single":
+        return 1
+    processes = study.processes or asks.gpus or 0
+    if processes < 2:
+        raise ConfigError(
+            f'study {study.name}: engine "{study.engine}" needs two processes or more; say [slurm] gpus = 2, or'
+            " processes = 2 where there are none"
+        )
+    if asks.gpus and asks.gpus != processes:
+        raise ConfigError(
+            f"study {study.name}: processes is {processes}, but [slurm] gpus is {asks.gpus}; each process has one GPU"
+        )
+    if asks.cpus is not None and asks.cpus < processes:
+        raise ConfigError(f"[slurm]: cpus is {asks.cpus}, expected at least one for each of {processes} processes")
+    return processes
+
+
+def script_of(array: JobArray, place: Place, slurm: Slurm, key: str = "", tasks: int = 1) -> str:
     """The script of an array, as sbatch takes it; anybody may submit it by hand."""
     make = _submitit()
+    cpus = array.asks.cpus // tasks if array.asks.cpus else None
     asks, folder = array.asks, StudyFolder(place.root.absolute()).slurm
     shares = [f"  {shlex.quote(' '.join(f'--only {name}' for name in share))}" for share in array.shares]
-    threads = [f"export OMP_NUM_THREADS={asks.cpus}"] if asks.cpus else []
+    threads = [f"export OMP_NUM_THREADS={cpus}"] if cpus else []
     given = {
         "job_name": f"oodles-{place.name}",
         "partition": asks.partition,
@@ -177,10 +197,10 @@ def script_of(array: JobArray, place: Place, slurm: Slurm, key: str = "") -> str
         "qos": asks.qos,
         "time": asks.time,
         "gpus_per_node": asks.gpus or None,
-        "cpus_per_task": asks.cpus,
+        "cpus_per_task": cpus,
         "mem": asks.memory,
         "constraint": asks.constraint,
-        "ntasks_per_node": 1,
+        "ntasks_per_node": tasks,
         "comment": key or None,
         "wckey": None,
         "setup": [*(asks.setup or ()), *threads, "runs=(", *shares, ")"],
@@ -188,6 +208,7 @@ def script_of(array: JobArray, place: Place, slurm: Slurm, key: str = "") -> str
         "array_parallelism": slurm.width,
         "stderr_to_stdout": True,
         "map_count": len(array.shares),
+        "srun_args": ["--kill-on-bad-exit=1"] if tasks > 1 else None,
         "additional_parameters": {"requeue": True, **(asks.options or {})},
     }
     return str(make(command=_command(array.asks, place, slurm), folder=folder, **given))
@@ -233,13 +254,14 @@ def submit(grid: Grid, root: Path, how: Policy) -> Submission:
         write_text(copy, text)
         place = Place(study=str(copy.absolute()), root=root, name=grid.study.name, options=options_of(how))
         arrays = plan_arrays(choice.submit, slurm, _largest_array())
-        ids = [_submit_one(array, place, slurm, study) for array in arrays]
+        tasks = [tasks_of(grid.study, array.asks) for array in arrays]  # all are checked before any is submitted
+        ids = [_submit_one(array, place, slurm, study, n) for array, n in zip(arrays, tasks, strict=True)]
     return Submission(out=root, arrays=tuple(zip(ids, arrays, strict=True)), choice=choice)
 
 
-def _submit_one(array: JobArray, place: Place, slurm: Slurm, study: StudyFolder) -> str:
+def _submit_one(array: JobArray, place: Place, slurm: Slurm, study: StudyFolder, tasks: int) -> str:
     key = f"oodles-{uuid.uuid4().hex}"
-    script = script_of(array, place, slurm, key)
+    script = script_of(array, place, slurm, key, tasks)
     note_plan(study, key, array.shares)
     number = scheduler.submit(script)
     note_array(study, key, number)

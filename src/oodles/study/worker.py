@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -16,6 +16,7 @@ from oodles.contracts import RunSpec
 from oodles.errors import ConfigError, DiskError, OodlesError, StoreError
 from oodles.model.load import free_memory
 from oodles.runs.events import Event, Listener
+from oodles.runs.ranks import ALONE, Ranks
 from oodles.runs.stopping import Stop, Stopped
 from oodles.runs.todo import Base, RunTask, missing_of
 from oodles.runs.trackers import trackers_of
@@ -59,6 +60,16 @@ class Policy:
     verify: bool = False  # read all records and adapters of done runs, and recompute damaged records
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crew:
+    """The processes that make each run together, as the first of them sees the others."""
+
+    ranks: Ranks
+    order: Callable[[str], None]  # let them make a run
+    settled: Callable[[], None]  # the run has ended
+    trouble: Callable[[], str | None]  # what one of them reported before it ended, or that it is gone
+
+
 @dataclass(slots=True)
 class _Tally:
     """An outcome while it is collected."""
@@ -95,11 +106,11 @@ def check_alone() -> None:
         )
 
 
-def run_missing(grid: Grid, root: Path, how: Policy, listen: Listener, stop: Stop) -> Outcome:
+def run_missing(grid: Grid, root: Path, how: Policy, listen: Listener, stop: Stop, crew: Crew | None = None) -> Outcome:
     """Execute the runs whose lock this process can take.
 
     A run that fails, or whose folder is damaged beyond repair by the study, does not stop the others. A disk that
-    cannot be written to does.
+    cannot be written to does. A crew makes no further run after one that failed.
     """
     tally = _Tally()
     folders = [StudyFolder(root).run(job.spec.name) for job in grid.jobs]
@@ -119,19 +130,22 @@ def run_missing(grid: Grid, root: Path, how: Policy, listen: Listener, stop: Sto
                     study=grid.study.name,
                     trackers=trackers,
                     base=base,
+                    ranks=ALONE if crew is None else crew.ranks,
                 )
                 try:
-                    _make(task, how, tally)
+                    _make(task, how, tally, crew)
                 except DiskError:
                     raise
                 except StoreError as error:
                     tally.refused.append((folder.name, str(error)))
+                if crew is not None and (tally.failed or tally.refused):
+                    break
     except Stopped as stopped:
         return tally.outcome(root, stopped.number)
     return tally.outcome(root)
 
 
-def _make(task: RunTask, how: Policy, tally: _Tally) -> None:
+def _make(task: RunTask, how: Policy, tally: _Tally, crew: Crew | None = None) -> None:
     """Execute one run unless it is settled or another process holds its lock."""
     folder = task.folder
     if _settled(task, how, tally):
@@ -143,7 +157,7 @@ def _make(task: RunTask, how: Policy, tally: _Tally) -> None:
     try:
         if _settled(task, how, tally):  # another process finished it in the meantime
             return
-        reason = _try(task, how.verify)
+        reason = _try(task, how.verify, crew)
     finally:
         release(folder.lock)
     free_memory()  # before the next model is loaded; here, no traceback references this one
@@ -178,20 +192,34 @@ def decide(spec: RunSpec, rendered: Sequence[Rendered], folder: RunFolder, how: 
     return "run", ""
 
 
-def _try(task: RunTask, verify: bool) -> str | None:
+def agreeing(task: RunTask) -> Listener:
+    """Return a listener that stops the run if that was requested: of all its processes at the same event.
+
+    Only the first process has events with a text.
+    """
+
+    def heard(what: Event) -> None:
+        task.listener(what)
+        if not task.ranks.alone:
+            if what.text:
+                return
+            task.stop.number = task.ranks.largest(task.stop.number)
+        task.stop.obey()
+
+    return heard
+
+
+def _try(task: RunTask, verify: bool, crew: Crew | None = None) -> str | None:
     """Execute one run; return the reason if it failed."""
     from oodles.runs.runner import run_one
 
     folder = task.folder
-
-    def heard(what: Event) -> None:
-        task.listener(what)
-        task.stop.obey()
-
     try:
         for lost in mend_scores(folder, missing=verify):
             log_line(folder, lost)
-        run_one(replace(task, listener=heard))
+        if crew is not None:
+            crew.order(folder.name)
+        run_one(replace(task, listener=agreeing(task)))
     except Stopped as stopped:
         log_line(folder, str(stopped))
         raise
@@ -204,7 +232,11 @@ def _try(task: RunTask, verify: bool) -> str | None:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         if not isinstance(error, OodlesError):
             reason = f"{type(error).__name__}: {reason}"
+            reason = (crew.trouble() if crew is not None else None) or reason  # why the others have left
         reason = fail_run(folder, reason)
         log_line(folder, traceback.format_exc())
         return reason
+    finally:
+        if crew is not None:
+            crew.settled()
     return None

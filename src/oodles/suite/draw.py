@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from oodles.contracts import Draw, Example
 from oodles.errors import ConfigError
 
+ANY = "any"  # the group of examples that need no balance
+
 
 def draw(examples: Sequence[Example], train_set: str, shots: int, data_seed: int, *, nested: bool = False) -> Draw:
     """Draw `shots` examples in total, the same number of each label.
@@ -26,10 +28,14 @@ def draw(examples: Sequence[Example], train_set: str, shots: int, data_seed: int
 
 
 def group(examples: Sequence[Example]) -> dict[str, list[Example]]:
-    """Group a train set by label, sorted by id, so that the draw does not depend on the order of the file."""
+    """Group a train set by label, sorted by id, so that the draw does not depend on the order of the file.
+
+    If examples have different choices, labels are positions of the right one, which need no balance: one group.
+    """
+    differ = len({example.choices for example in examples}) > 1
     by_label: dict[str, list[Example]] = defaultdict(list)
     for example in sorted(examples, key=lambda e: e.id):
-        by_label[example.label].append(example)
+        by_label[ANY if differ else example.label].append(example)
     return dict(by_label)
 
 

@@ -100,7 +100,7 @@ def bring(source: Source, target: Path, where: str, say: Say) -> Provenance:
     """
     if not source.hub or not source.split:
         raise DataError(f"{where}: source has hub {source.hub!r} and split {source.split!r}; expected both")
-    with _quiet_libraries(where):
+    with quiet_libraries(where):
         return _keep(_find(source, source.hub, target, where, say), source, target)
 
 
@@ -437,7 +437,7 @@ def _hub_off() -> Iterator[None]:
 
 
 @contextmanager
-def _quiet_libraries(where: str) -> Iterator[None]:
+def quiet_libraries(where: str) -> Iterator[None]:
     """Silence the libraries: progress bars only on a terminal, no warnings. Relevant problems are reported here."""
     try:
         import datasets

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 
-from oodles.contracts import SHOTS, DataSet, Pattern, Source, Suite
+from oodles.contracts import OF_CHOICES, SHOTS, DataSet, Pattern, ScoreForm, Source, Suite
 from oodles.errors import ConfigError, nearest, shown
 from oodles.names import check_name, check_split
 from oodles.suite.stand_ins import STAND_IN
@@ -21,23 +21,28 @@ from oodles.toml import build, check_schema, read_toml
 
 SUITE_SCHEMA = 1
 FORMATS = ("parquet", "csv", "tsv", "jsonl")  # of files
+TASK = Pattern(name="task", text="{question}")  # of sets that lm-evaluation-harness renders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pattern:
     text: str
-    answers: tuple[str, ...]
+    answers: tuple[str, ...] = ()
     truncate: str | None = None
     max_tokens: int | None = None
     chat: bool = False
+    choice: str = " {choice}"
+    blank: str = ""
+    score: ScoreForm = "sum"
+    baseline: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
     schema: int
     name: str
-    patterns: Mapping[str, _Pattern]
     test_sets: tuple[DataSet, ...]
+    patterns: Mapping[str, _Pattern] = field(default_factory=dict)
     train_sets: tuple[DataSet, ...] = ()
     citation: str = ""
     description: str = ""
@@ -80,7 +85,7 @@ def load_suite(source: str | Path | Suite, folder: str | Path = "", data: str | 
     file = build(_File, raw, path.name)
     suite = Suite(
         name=file.name,
-        patterns={k: _pattern(k, p) for k, p in file.patterns.items()},
+        patterns={k: _pattern(k, p) for k, p in file.patterns.items()} or _patterns_of(file),
         train_sets={s.name: s for s in file.train_sets},
         test_sets={s.name: s for s in file.test_sets},
         citation=file.citation,
@@ -94,15 +99,14 @@ def load_suite(source: str | Path | Suite, folder: str | Path = "", data: str | 
     return suite
 
 
+def _patterns_of(file: _File) -> dict[str, Pattern]:
+    """A suite needs no pattern if the harness renders all its sets."""
+    alone = all(data.source.lm_eval is not None for data in (*file.train_sets, *file.test_sets))
+    return {TASK.name: TASK} if alone else {}
+
+
 def _pattern(name: str, read: _Pattern) -> Pattern:
-    return Pattern(
-        name=name,
-        text=read.text,
-        answers=read.answers,
-        truncate=read.truncate,
-        max_tokens=read.max_tokens,
-        chat=read.chat,
-    )
+    return Pattern(name=name, **asdict(read))
 
 
 def _data_folder(given: str | Path) -> str:
@@ -150,8 +154,14 @@ def select_test_sets(suite: Suite, names: tuple[str, ...] = ()) -> tuple[DataSet
 
 
 def pattern_for(suite: Suite, data: DataSet, pattern: Pattern) -> Pattern:
-    """Return the pattern of a set: its own, if it has one, else the run's."""
-    return pattern_of(suite, data.pattern) if data.pattern else pattern
+    """Return the pattern of a set: its own, if it has one, else the run's, with the set's own form of the score."""
+    if not data.has_choices:
+        return pattern_of(suite, data.pattern) if data.pattern else pattern
+    if data.source.lm_eval is not None:
+        own = TASK
+    else:  # the run's pattern may have the form of another set's score
+        own = pattern_of(suite, data.pattern) if data.pattern else suite.patterns.get(pattern.name, pattern)
+    return replace(own, score=data.score) if data.score else own
 
 
 def _check(suite: Suite, file: _File, where: str) -> None:
@@ -171,6 +181,13 @@ def _check_set(suite: Suite, data: DataSet, where: str) -> None:
     _check_source(data.source, where)
     if data.pattern and data.pattern not in suite.patterns:
         raise ConfigError(f"{where}: pattern is '{data.pattern}'; {nearest(data.pattern, suite.patterns)}")
+    if data.has_choices:
+        _check_choices(suite, data, where)
+        return
+    if not data.labels:
+        raise ConfigError(f"{where}: missing key 'labels'; add it")
+    if data.gold != "index" or data.score is not None:
+        raise ConfigError(f"{where}: gold and score are for sets with choices; name their column with choices")
     answers = _fewest_answers(suite, data)
     for label, index in data.labels.items():
         if not 0 <= index < answers:
@@ -187,11 +204,34 @@ def _check_set(suite: Suite, data: DataSet, where: str) -> None:
             raise ConfigError(f"{where}: label_names calls '{raw}' '{name}', which is neither mapped nor dropped")
 
 
+def _check_choices(suite: Suite, data: DataSet, where: str) -> None:
+    """Check a set whose examples bring their own answers."""
+    if data.source.lm_eval is not None:
+        given = [k for k in ("labels", "choices", "columns", "pattern", "drop", "label_names") if getattr(data, k)]
+        if given:
+            raise ConfigError(f"{where}: {given[0]} does not go with lm_eval: the task has its own")
+    else:
+        used = [suite.patterns[data.pattern]] if data.pattern else shared_patterns(suite)
+        fixed = next((p for p in used if p.answers), None)
+        if fixed is not None:
+            raise ConfigError(
+                f"{where}: has choices, but pattern '{fixed.name}' has answers of its own; name a pattern without"
+            )
+        if not data.pattern and any(t.source.lm_eval is not None for t in suite.train_sets.values()):
+            raise ConfigError(f"{where}: name its pattern, because runs may be trained on a task of the harness")
+    if any(index < 0 for index in data.labels.values()):
+        raise ConfigError(f"{where}: a label is mapped to a negative number, expected the index of a choice")
+    if set(data.expect) - {"rows"}:
+        raise ConfigError(f"{where}: expect is {dict(data.expect)}, expected a number of rows: {{ rows = 1000 }}")
+
+
 def _fewest_answers(suite: Suite, data: DataSet) -> int:
     """Return the number of answers a set has at least: those of its own pattern, else of any shared pattern."""
-    if data.pattern:
-        return len(suite.patterns[data.pattern].answers)
-    return min(len(p.answers) for p in shared_patterns(suite))
+    used = (suite.patterns[data.pattern],) if data.pattern else shared_patterns(suite)
+    fewest = min(used, key=lambda pattern: len(pattern.answers))
+    if not fewest.answers:
+        raise ConfigError(f"suite {suite.name} [{data.name}]: pattern '{fewest.name}' has no answers; add them")
+    return len(fewest.answers)
 
 
 def shared_patterns(suite: Suite) -> tuple[Pattern, ...]:
@@ -220,6 +260,13 @@ def _check_names(names: list[str], kind: str, where: str) -> None:
 
 
 def check_pattern(pattern: Pattern, where: str) -> None:
+    if not pattern.answers:
+        _check_open_pattern(pattern, where)
+        return
+    plain = Pattern(name=pattern.name, text=pattern.text)
+    given = [key for key in OF_CHOICES if getattr(pattern, key) != getattr(plain, key)]
+    if given:
+        raise ConfigError(f"{where}: {given[0]} is for patterns without answers; remove one of the two")
     if len(pattern.answers) < 2:
         raise ConfigError(f"{where}: {len(pattern.answers)} answers, expected at least 2")
     for index, answer in enumerate(pattern.answers):
@@ -240,26 +287,64 @@ def check_pattern(pattern: Pattern, where: str) -> None:
         raise ConfigError(f"{where}: truncate is '{pattern.truncate}'; {nearest(pattern.truncate, names)}")
 
 
+def _check_open_pattern(pattern: Pattern, where: str) -> None:
+    """Check a pattern for examples with their own choices."""
+    if pattern.truncate is not None:
+        raise ConfigError(
+            f"{where}: truncate is '{pattern.truncate}', but without answers the beginning is cut; remove it"
+        )
+    if pattern.blank and pattern.chat:
+        raise ConfigError(f"{where}: blank does not go with chat; end the text before the answer")
+    if pattern.max_tokens is not None and pattern.max_tokens < 1:
+        raise ConfigError(f"{where}: max_tokens is {pattern.max_tokens}, expected at least 1")
+    if pattern == TASK or pattern == replace(TASK, score=pattern.score):
+        return
+    templates = [pattern.choice] if callable(pattern.text) else [pattern.text, pattern.choice]
+    names = [name for template in templates for _, name in pieces_of(template, where)]
+    if "choice" not in names and not pattern.blank:
+        raise ConfigError(f"{where}: neither text nor choice has {{choice}}; expected it in one of them, or a blank")
+
+
 def pattern_pieces(pattern: Pattern, where: str = "pattern") -> list[tuple[str, str | None]]:
     """Split a pattern's text into literal parts, each with the field that follows it."""
     assert isinstance(pattern.text, str)
+    pieces = pieces_of(pattern.text, where)
+    if not any(name is not None for _, name in pieces):
+        raise ConfigError(f"{where}: text has no field; expected e.g. {{premise}}")
+    return pieces
+
+
+def fields_of(pattern: Pattern) -> list[str]:
+    """The fields that a pattern's templates use."""
+    assert isinstance(pattern.text, str)
+    templates = [pattern.text] if pattern.answers else [pattern.text, pattern.choice]
+    names = [name for template in templates for _, name in pieces_of(template, "pattern") if name is not None]
+    return [name for name in dict.fromkeys(names) if name != "choice" or pattern.answers]
+
+
+def pieces_of(text: str, where: str) -> list[tuple[str, str | None]]:
+    """Split a text into literal parts, each with the field that follows it."""
     try:
-        parsed = list(string.Formatter().parse(pattern.text))
+        parsed = list(string.Formatter().parse(text))
     except ValueError as error:
         raise ConfigError(f"{where}: text cannot be read ({error}); write {{{{ for a brace") from None
     for _, name, spec, conversion in parsed:
         if name is not None and (not name.isidentifier() or spec or conversion):
             written = name + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "")
             raise ConfigError(f"{where}: text has field {written!r}; expected a plain name, e.g. {{premise}}")
-    if not any(name is not None for _, name, _, _ in parsed):
-        raise ConfigError(f"{where}: text has no field; expected e.g. {{premise}}")
     return [(literal, name) for literal, name, _, _ in parsed]
 
 
 def _check_source(source: Source, where: str) -> None:
-    given = [k for k in ("generator", "file", "hub") if getattr(source, k) is not None]
+    given = [k for k in ("generator", "file", "hub", "lm_eval") if getattr(source, k) is not None]
     if len(given) != 1:
-        raise ConfigError(f"{where}: source names {given or 'nothing'}, expected one of generator, file, hub")
+        raise ConfigError(f"{where}: source names {given or 'nothing'}, expected one of generator, file, hub, lm_eval")
+    if source.lm_eval is None and source.fewshot is not None:
+        raise ConfigError(f"{where}: fewshot is for lm_eval; write the examples into the pattern's text")
+    if source.fewshot is not None and source.fewshot < 0:
+        raise ConfigError(f"{where}: fewshot is {source.fewshot}, expected 0 or more")
+    if source.lm_eval is not None and source.split not in (None, "train", "validation", "test"):
+        raise ConfigError(f"{where}: split is '{shown(source.split)}', expected train, validation or test")
     if source.generator == STAND_IN:
         raise ConfigError(f"{where}: generator '{STAND_IN}' is for estimates only; name a file or a hub data set")
     if source.format is not None and (source.file is None or source.format not in FORMATS):

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from oodles.contracts import Example, Pattern, Prompt, PromptSet
 from oodles.errors import DataError, nearest
-from oodles.suite.load import check_pattern, pattern_pieces
+from oodles.suite.choices import render_choices, shown_text
+from oodles.suite.load import check_pattern, fields_of, pattern_pieces
 
 K = TypeVar("K", bound=Hashable)
 MARK = "\x00oodles cut\x00"  # placeholder for the field that may be shortened, when a function renders the prompt
@@ -30,6 +31,8 @@ def render(pattern: Pattern, examples: Sequence[Example], name: str, limit: int 
     check_pattern(pattern, f"pattern '{pattern.name}'")
     if limit is not None:
         examples = sample(examples, limit, shared_field(pattern, examples))
+    if not pattern.answers:
+        return _with_choices(pattern, examples, name, limit)
     write = _writer(pattern, name)
     prompts = []
     for example in examples:
@@ -50,12 +53,36 @@ def render(pattern: Pattern, examples: Sequence[Example], name: str, limit: int 
     )
 
 
+def _with_choices(pattern: Pattern, examples: Sequence[Example], name: str, limit: int | None) -> PromptSet:
+    """Render a set whose examples have their own answers."""
+    prompts = []
+    for example in examples:
+        if not example.choices:
+            raise DataError(
+                f"{name}: example {example.id} has no choices, and pattern '{pattern.name}' no answers; give the set"
+                " choices or another pattern"
+            )
+        choices = render_choices(pattern, example, f"{name}: pattern '{pattern.name}'")
+        prompts.append(Prompt(id=example.id, text=shown_text(choices), gold=example.answer, choices=choices))
+    baseline = "" if pattern.score == "minus_baseline" and pattern.baseline is None else pattern.baseline
+    return PromptSet(
+        name=name,
+        answers=(),
+        prompts=tuple(prompts),
+        limit=limit,
+        max_tokens=pattern.max_tokens,
+        chat=pattern.chat,
+        score=pattern.score,
+        baseline=baseline,
+    )
+
+
 def shared_field(pattern: Pattern, examples: Sequence[Example]) -> str:
     """Return the field that examples tend to share: the one that may be shortened, else the first."""
     if pattern.truncate is not None:
         return pattern.truncate
     if isinstance(pattern.text, str):
-        return next(name for _, name in pattern_pieces(pattern) if name is not None)
+        return next(iter(fields_of(pattern)), "")
     return next((name for e in examples[:1] for name in e.fields), "")
 
 

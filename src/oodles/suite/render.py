@@ -72,7 +72,8 @@ def sampled_alike(spec: RunSpec) -> str:
 
 def characters(prompts: PromptSet) -> float:
     """Return the work of scoring a set in characters, which are known before tokenisation."""
-    return float(sum(len(p.text) for p in prompts.prompts))
+    own = sum(len(c.context) + len(c.continuation) for p in prompts.prompts for c in p.choices)
+    return float(own or sum(len(p.text) for p in prompts.prompts))
 
 
 def check_slices(suite: Suite, names: tuple[str, ...]) -> None:

@@ -32,6 +32,7 @@ class Members:
     columns: Mapping[str, tuple[str, ...]]  # label and the slice columns, in the order of the ids
     items: tuple[int, ...] = ()  # item number of each example; empty if the items are not known
     key: str = ""  # pattern and limit: sets with the same name and key must be equal
+    choices: tuple[int, ...] = ()  # how many answers each example has of its own; empty: they have the pattern's
 
     @property
     def identity(self) -> str:
@@ -74,6 +75,7 @@ def members_of(prompts: PromptSet, examples: Sequence[Example], pattern: str = "
         gold=tuple(p.gold for p in prompts.prompts),
         items=tuple(of_example[e.id] for e in chosen),
         columns={name: tuple(cells) for name, cells in slice_columns(chosen).items()},
+        choices=tuple(len(p.choices) for p in prompts.prompts) if prompts.has_choices else (),
     )
 
 

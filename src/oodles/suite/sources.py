@@ -19,16 +19,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from oodles.contracts import DataSet, Example, Suite, content_hash
 from oodles.disk import cache_dir
-from oodles.errors import DataError, nearest, some
-from oodles.files import ABSENT, SUFFIXES, Rows, as_rows, join_rows, read_file
+from oodles.errors import DataError, nearest
+from oodles.files import SUFFIXES, Rows, as_rows, join_rows, read_file
 from oodles.suite import mini, opinions
+from oodles.suite.choices import label_names, read_choices
+from oodles.suite.columns import texts_of
 from oodles.suite.hub import Provenance, bring, matches, provenance_of
 from oodles.suite.stand_ins import STAND_IN, make_rows, stand_in_for
+from oodles.suite.tasks import load_task, locate_task, store_task, task_file
 
+ROWS = "rows"  # in the counts of a set with choices, which has no labels of its own
 KEPT_SETS = 32  # sets held in memory, so that a study of many runs reads each set once
 GENERATORS = {"mini": mini.generate, "opinions": opinions.generate}
 
@@ -78,13 +81,17 @@ def stand_ins_of(suite: Suite) -> list[str]:
 
 def set_hash(examples: Sequence[Example]) -> str:
     """Hash the content of a set: every id, field and label, in order."""
-    return content_hash([[e.id, dict(e.fields), e.label, e.answer] for e in examples])
+    return content_hash([e.parts for e in examples])
 
 
 _kept: dict[str, tuple[tuple[Example, ...], Origin]] = {}
 
 
 def _load(suite: Suite, data: DataSet) -> tuple[tuple[Example, ...], Origin]:
+    if data.source.lm_eval is not None:
+        task = load_task(suite, data)
+        origin = Origin(origin=task.place, revision=data.source.revision, counts={ROWS: len(task.examples)})
+        return task.examples, origin
     path = locate(suite, data)
     files = [] if path is None else files_of(path)
     known = [(str(file), file.stat()) for file in files if file.is_file()]
@@ -103,6 +110,8 @@ def _load(suite: Suite, data: DataSet) -> tuple[tuple[Example, ...], Origin]:
 def locate(suite: Suite, data: DataSet) -> Path | None:
     """Return the local file that holds a set, if there is one."""
     source = data.source
+    if source.lm_eval is not None:
+        return locate_task(suite, data)
     if source.file is not None:
         return Path(suite.folder) / source.file
     if source.hub is None:
@@ -129,9 +138,11 @@ def cached(suite: Suite, data: DataSet) -> Path:
 
 
 def fetch_sets(suite: Suite, folder: Path | None, say: Callable[[str], None]) -> list[tuple[DataSet, Path, Provenance]]:
-    """Copy all hub data sets of a suite to a folder (or the cache); existing copies are kept."""
+    """Copy all hub data sets and tasks of a suite to a folder (or the cache); existing copies are kept."""
     fetched = []
     for data in (*suite.train_sets.values(), *suite.test_sets.values()):
+        if data.source.lm_eval is not None:
+            fetched.append(_fetch_task(suite, data, folder, say))
         if data.source.hub is None:
             continue
         where = f"{suite.name}/{data.name}"
@@ -149,6 +160,30 @@ def fetch_sets(suite: Suite, folder: Path | None, say: Callable[[str], None]) ->
     if not fetched:
         raise DataError(f"suite {suite.name}: nothing to fetch; none of its sets comes from the hub")
     return fetched
+
+
+def _fetch_task(
+    suite: Suite, data: DataSet, folder: Path | None, say: Callable[[str], None]
+) -> tuple[DataSet, Path, Provenance]:
+    """Render a task of lm-evaluation-harness and store it, unless it is stored already."""
+    source, there = data.source, replace(suite, data="" if folder is None else str(folder))
+    path = locate_task(there, data)
+    if path is None:
+        path = task_file(there, data)
+        say(f"{suite.name}/{data.name}: rendering {source.lm_eval} with lm-evaluation-harness")
+        store_task(there, data, path)
+    task = load_task(there, data)
+    provenance = Provenance(
+        hub=str(source.lm_eval),
+        config=None,
+        split=source.split or "eval",
+        asked_revision=source.revision,
+        revision=source.revision,
+        origin=f"lm-evaluation-harness {task.origin.harness}, version {task.version}, {task.origin.shots} shots",
+        rows=len(task.examples),
+        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+    )
+    return data, path, provenance
 
 
 # reading
@@ -182,8 +217,15 @@ def _wanted(data: DataSet) -> list[str] | None:
     fields = [c for k, c in data.columns.items() if k not in ("label", "id")]
     if not fields:
         return None
-    special = [data.columns.get("label", "label"), data.columns.get("id", "id")]
+    special = [data.columns.get("label", "label"), data.columns.get("id", "id"), *_choice_columns(data)]
     return [name.split(".")[0] if "." in name else name for name in (*fields, *special, *data.slices)] + fields
+
+
+def _choice_columns(data: DataSet) -> list[str]:
+    """The columns that hold choices and name the right one, without what is inside their cells."""
+    listed = [data.choices] if isinstance(data.choices, str) else [*data.choices]
+    named = [data.gold] if data.gold not in ("index", "text") else []
+    return [part for column in (*listed, *named) if column for part in dict.fromkeys((column, column.split(".")[0]))]
 
 
 def _generate(data: DataSet, where: str) -> Rows:
@@ -211,28 +253,38 @@ def _examples(rows: Rows, data: DataSet, where: str, path: Path | None) -> tuple
     if not rows.size:
         raise DataError(f"{place}: no rows{', only a header' if rows.columns else ''}; expected at least one example")
     label_column, id_column = data.columns.get("label", "label"), data.columns.get("id", "id")
-    labels = [data.label_names.get(raw, raw) for raw in _texts(rows, label_column, place)]
+    labels = [data.label_names.get(raw, raw) for raw in texts_of(rows, label_column, place)]
     keep = _kept_rows(labels, data, place)
+    choices: Sequence[tuple[str, ...]] = [()] * len(keep)
+    if data.choices:
+        choices, answers = read_choices(rows, data, place, keep, [labels[number] for number in keep])
+        names = label_names(choices, answers)
+    else:
+        names = [labels[number] for number in keep]
+        answers = [data.labels[name] for name in names]
+    special = (label_column, id_column, *data.slices, *_choice_columns(data))
     fields = {k: v for k, v in data.columns.items() if k not in ("label", "id")} or {
-        name: name for name in rows.columns if name not in (label_column, id_column, *data.slices)
+        name: name for name in rows.columns if name not in special
     }
-    names = (*fields, *data.slices)
-    if data.item and data.item not in names:
-        raise DataError(f"{place}: item is '{data.item}', expected a field or slice; {nearest(data.item, names)}")
-    texts = {name: _texts(rows, column, place, keep) for name, column in fields.items()}
-    slices = {name: _texts(rows, name, place, keep, gaps=True) for name in data.slices}
+    known = (*fields, *data.slices)
+    if data.item and data.item not in known:
+        raise DataError(f"{place}: item is '{data.item}', expected a field or slice; {nearest(data.item, known)}")
+    texts = {name: texts_of(rows, column, place, keep) for name, column in fields.items()}
+    slices = {name: texts_of(rows, name, place, keep, gaps=True) for name in data.slices}
     has_ids = id_column in rows.columns or "id" in data.columns
-    ids = _texts(rows, id_column, place, keep) if has_ids else [str(number) for number in keep]
+    ids = texts_of(rows, id_column, place, keep) if has_ids else [str(number) for number in keep]
     examples = tuple(
-        Example(id=identity, fields=row, label=labels[number], answer=data.labels[labels[number]], slices=part)
-        for number, identity, row, part in zip(keep, ids, _by_row(texts, keep), _by_row(slices, keep), strict=True)
+        Example(id=identity, fields=row, label=name, answer=answer, slices=part, choices=own)
+        for identity, row, name, answer, part, own in zip(
+            ids, _by_row(texts, keep), names, answers, _by_row(slices, keep), choices, strict=True
+        )
     )
     _check(examples, data, place)
     provenance = provenance_of(path) if path is not None and data.source.hub is not None else None
     origin = Origin(
         origin=rows.origin,
         revision=provenance.revision if provenance and path and _is_copy(path, provenance) else None,
-        counts=dict(Counter(labels)),
+        counts={ROWS: len(examples)} if data.choices else dict(Counter(labels)),
         class_names=rows.class_names.get(label_column, ()),
     )
     return examples, origin
@@ -256,7 +308,7 @@ def _kept_rows(labels: Sequence[str], data: DataSet, place: str) -> list[int]:
     for number, label in enumerate(labels):
         if label in dropped:
             continue
-        if label not in data.labels:
+        if label not in data.labels and not data.choices:
             rows = sum(other == label for other in labels)
             raise DataError(
                 f"{place} row {number + 1}: label '{label}' has no mapping ({rows} rows have it);"
@@ -271,46 +323,6 @@ def _hint(label: str, data: DataSet) -> str:
     if not label.lstrip("-").isdigit() or any(known.isdigit() for known in data.labels):
         return ""
     return f', or name the numbers: label_names = {{ {label} = "{next(iter(data.labels), "yes")}" }}'
-
-
-def _texts(rows: Rows, column: str, place: str, keep: Sequence[int] | None = None, *, gaps: bool = False) -> list[str]:
-    """The cells of a column as texts; gaps, if there may be any, as no text. `choices.text.0` reaches into cells."""
-    name, *inside = [column] if column in rows.columns else column.split(".")
-    if name not in rows.columns:
-        own = (*rows.columns, *rows.unread)
-        hint = nearest(column, own)
-        listed = f" columns: {some(own)}" if hint.startswith("did you mean") else ""
-        raise DataError(f"{place}: no column '{column}'; {hint}{listed}")
-    cells = rows.columns[name]
-    texts = []
-    for number in range(rows.size) if keep is None else keep:
-        value = cells[number]
-        if inside:
-            value = _inside(value, inside)
-        if isinstance(value, str):
-            texts.append(value)
-        elif gaps and (value is ABSENT or value is None or value != value):
-            texts.append("")
-        elif value is ABSENT:
-            raise DataError(f"{place} row {number + 1}: no '{column}' there; fill it or remove the row")
-        elif value is None or value != value:
-            raise DataError(f"{place} row {number + 1}: column '{column}' holds nothing; fill it or remove the row")
-        elif isinstance(value, (dict, list, bytes)):
-            kind = {dict: "a table", list: "a list", bytes: "bytes"}[type(value)]
-            raise DataError(f"{place} row {number + 1}: column '{column}' holds {kind}, expected text; e.g. {column}.0")
-        else:
-            texts.append(str(value))
-    return texts
-
-
-def _inside(value: Any, steps: Sequence[str]) -> Any:
-    """Return the value at the end of a path such as text.0."""
-    for step in steps:
-        try:
-            value = value[int(step)] if isinstance(value, list) else value[step]
-        except (LookupError, TypeError, ValueError):
-            return ABSENT
-    return value
 
 
 def _check(examples: Sequence[Example], data: DataSet, place: str) -> None:
