@@ -113,6 +113,8 @@ def test_every_figure_is_drawn_with_its_marks(browser: Browser, several: tuple[A
     )
     names = page.evaluate(named)
     assert all(names)
+    assert page.evaluate("document.querySelectorAll('g[aria-label]').length") == 0  # named groups need a role
+    assert page.evaluate("[...document.querySelectorAll('button')].every((b) => b.textContent.trim())")
     page.close()
 
 

@@ -91,7 +91,7 @@ TABLES: Mapping[str, tuple[str, tuple[Shown, ...]]] = {  # by answer: its main t
             Shown(title="middle r", column="middle"),
             Shown(title="late r", column="late"),
             Shown(title="p of a change (Holm)", column="change_p_holm", kind="p"),
-            Shown(title="", column="told", kind="text"),
+            Shown(title="in words", column="told", kind="text"),
         ),
     ),
     "redundancy": (

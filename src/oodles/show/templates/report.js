@@ -85,6 +85,10 @@
   const ink = (fill) => { const c = d3.lab(fill); return c.l < 60 ? "#ffffff" : "#16191d"; };
   const fillOf = (p) => p && known(p.r) ? mix(p.r, p) : "url(#hatch)";
   const roomOf = (id, most, least = 260) => Math.max(least, Math.min(most, ($(id) && $(id).parentElement.clientWidth) || most));
+  function unnamed(node) {  // the figure has a name; groups inside it may not have one
+    for (const group of node.querySelectorAll("g[aria-label]")) group.removeAttribute("aria-label");
+    return node;
+  }
   function put(id, node, label) {
     const place = $(id);
     if (!place) return;
@@ -93,7 +97,7 @@
     place.hidden = false;
     node.setAttribute("role", "img");
     node.setAttribute("aria-label", label);
-    place.append(node);
+    place.append(unnamed(node));
   }
   function say(id, text) { const place = $(id); if (place) place.textContent = text; }
   const told = (p) => !p ? "no result" : !known(p.r) ? `${p.a} ~ ${p.b}\nno correlation: ${p.caveats || "see the caveats"}` :
@@ -170,17 +174,17 @@
     const sets = data.sets.filter((s) => own.some((p) => p.a === s || p.b === s));
     const at = new Map(sets.map((s, i) => { const t = 2 * Math.PI * i / sets.length - Math.PI / 2; return [s, [Math.cos(t), Math.sin(t)]]; }));
     const edges = state.words ? own.filter((p) => p.r > 0.5 || p.r < -0.3) : own.filter((p) => Math.abs(p.r) >= 0.1);
-    const width = roomOf("network", 520);
+    const width = roomOf("network", 600);
     const link = (rows, dash) => Plot.link(rows, { x1: (p) => at.get(p.a)[0], y1: (p) => at.get(p.a)[1], x2: (p) => at.get(p.b)[0], y2: (p) => at.get(p.b)[1],
       stroke: (p) => p.r > 0 ? "#2166ac" : "#b2182b", strokeWidth: (p) => 0.5 + 9 * Math.abs(p.r), strokeOpacity: dash ? 0.35 : 0.85,
       strokeDasharray: dash ? "5,5" : null, title: told, className: dash ? "m-open" : "m-settled" });
     const svg = Plot.plot({
-      width, height: width * 0.72, axis: null, marginTop: 30, marginBottom: 30, marginLeft: Math.min(150, width * 0.3), marginRight: Math.min(150, width * 0.3), x: { domain: [-1.05, 1.05] }, y: { domain: [1.05, -1.05] }, color: { type: "identity" },
+      width, height: width * 0.72, axis: null, marginTop: 30, marginBottom: 30, marginLeft: Math.min(160, width * 0.32), marginRight: Math.min(160, width * 0.32), x: { domain: [-1.05, 1.05] }, y: { domain: [1.05, -1.05] }, color: { type: "identity" },
       marks: [
         link(edges.filter(coversZero), true), link(edges.filter((p) => !coversZero(p)), false),
         Plot.dot(sets, { x: (s) => at.get(s)[0], y: (s) => at.get(s)[1], r: 6, fill: colour, stroke: "var(--paper)" }),
         ...[["start", 10, (x) => x > 0.2], ["end", -10, (x) => x < -0.2], ["middle", 0, (x) => Math.abs(x) <= 0.2]].map(([anchor, dx, side]) =>
-          Plot.text(sets.filter((s) => side(at.get(s)[0])), { x: (s) => at.get(s)[0], y: (s) => (anchor === "middle" ? 1.16 : 1) * at.get(s)[1], dx, textAnchor: anchor, text: (s) => short(s, 24), fontSize: 11, fill: "currentColor" })),
+          Plot.text(sets.filter((s) => side(at.get(s)[0])), { x: (s) => at.get(s)[0], y: (s) => (anchor === "middle" ? 1.16 : 1) * at.get(s)[1], dx, textAnchor: anchor, text: (s) => short(s, width < 500 ? 16 : 28), fontSize: width < 500 ? 9 : 11, fill: "currentColor" })),
       ],
     });
     const up = edges.filter((p) => p.r > 0).length;
@@ -340,7 +344,7 @@
     ]);
     svg.setAttribute("role", "img");
     svg.setAttribute("aria-label", `${state.metric} on ${name} over the steps, ${plural(count, "run")}: from ${mean.length ? mean[0].value.toFixed(2) : "–"} to ${mean.length ? mean[mean.length - 1].value.toFixed(2) : "–"}.`);
-    card.append(svg);
+    card.append(unnamed(svg));
     const answers = Object.keys(data.scores).filter((m) => m.startsWith("share:") && data.scores[m][name]);
     if (!answers.length || state.metric !== data.metric) return;
     const shares = answers.flatMap((m) => { const own = seriesOf(data.scores[m], name, runs);
@@ -352,7 +356,7 @@
     ], [0, 1]);
     lower.setAttribute("role", "img");
     lower.setAttribute("aria-label", `Share of each answer on ${name} over the steps, mean of the runs.`);
-    card.append(lower);
+    card.append(unnamed(lower));
   }
   function drawTrajectories() {
     for (const [id, sets] of [["pair-trajectories", state.pair], ["trajectories", data.sets]]) {
