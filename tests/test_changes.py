@@ -44,7 +44,7 @@ def test_few_and_equal_runs_say_so():
 def test_one_step_has_no_change():
     found = changes(table_of([0.1, 0.2], steps=(0,)))
     assert found["change"].isna().all()
-    assert found["caveats"].iloc[0] == ["2 of 2 runs have one step: left out"]
+    assert found["caveats"].iloc[0] == ["every run has one step: no change over training"]
 
 
 def test_groups_and_metrics():

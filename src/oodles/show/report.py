@@ -304,7 +304,7 @@ def _facts(table: pd.DataFrame) -> str:
         _some(table["train_set"], "train sets", before="trained on "),
         _count(table["run"].nunique(), "run"),
         _count(ood, "OOD test set"),
-        f"step {steps[0]:g}" if len(steps) == 1 else f"{len(steps)} steps, {steps[0]:g} to {steps[-1]:g}",
+        "one checkpoint each" if len(steps) == 1 else f"{len(steps)} steps, {steps[0]:g} to {steps[-1]:g}",
     ]
     return " · ".join(filter(None, facts))
 

@@ -103,7 +103,9 @@ def _change(rows: pd.DataFrame, unit_of: Mapping[str, str], level: float, told: 
     first, last = ordered.drop_duplicates("run", keep="first"), ordered.drop_duplicates("run", keep="last")
     moved = (last["step"].to_numpy() > first["step"].to_numpy()).astype(bool)
     said = [*told]
-    if not moved.all():
+    if not moved.any():
+        said.append("every run has one step: no change over training")
+    elif not moved.all():
         said.append(f"{int((~moved).sum())} of {len(moved)} runs have one step: left out")
     first, last = first[moved], last[moved]
     differences = last["value"].to_numpy(float) - first["value"].to_numpy(float)
