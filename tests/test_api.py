@@ -57,12 +57,12 @@ def test_the_report_from_python_is_that_of_the_command_line(toy_study: Path, tmp
     out = tmp_path / "out"
     assert oodles("run", toy_study, "--out", out).returncode == 0
     assert oodles("report", out, "--out", tmp_path / "cli.html").returncode == 0
-    analysis = oo.analyse(out)
+    analysis = oo.analyse(out, sensitivity=True)
     oo.write_report(analysis, tmp_path / "python.html")
     assert (tmp_path / "python.html").read_bytes() == (tmp_path / "cli.html").read_bytes()
     assert [run["name"] for run in analysis.runs] == ["tiny-llama-untrained_home_0_8", "tiny-llama-untrained_home_1_8"]
     assert oodles("pack", out).returncode == 0
-    oo.write_report(oo.analyse(tmp_path / "out.oodles.zip"), tmp_path / "packed.html")
+    oo.write_report(oo.analyse(tmp_path / "out.oodles.zip", sensitivity=True), tmp_path / "packed.html")
     assert (tmp_path / "packed.html").read_bytes() == (tmp_path / "cli.html").read_bytes()
 
 

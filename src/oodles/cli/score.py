@@ -162,6 +162,8 @@ def _show_scores(scored: Scored, options: ScoreOptions, as_json: bool) -> None:
     from oodles.api.harness import results_of, results_table, write_results
     from oodles.store.table import read_runs
 
+    if not scored.done and not scored.skipped:
+        return  # no checkpoint could be scored
     table = read_runs(scored.out)
     own = table[(table["run"] == scored.run) & table["value"].notna()]
     steps = sorted(own["step"].unique())
