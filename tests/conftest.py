@@ -192,7 +192,7 @@ def _in_a_process(command: list[str], cwd: Path | None, env: dict[str, str]) -> 
     return subprocess.run(
         [sys.executable, "-c", "from oodles.cli import main; main()", *command],
         capture_output=True,
-        text=True,
+        encoding=env.get("PYTHONIOENCODING", "utf-8").partition(":")[0],
         cwd=cwd,
         check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1", **env},

@@ -266,7 +266,7 @@ def test_five_minutes_lead_to_a_report(five_minutes: tuple[Path, str]) -> None:
     folder, printed = five_minutes
     assert re.findall(r"^(\d+) errors?, (\d+) warnings?", printed, flags=re.MULTILINE) == [("0", "1")] * 3
     assert "train-near-test  daily (train), daily" in printed
-    assert "clinic ~ overlap" in printed
+    assert "clinic, overlap: too little residual left" in printed
     assert (folder / "runs" / "mine" / "report.html").is_file()
     accuracy = read_runs(folder / "runs" / "mine").query("metric == 'accuracy' and step == 0")
     assert dict(zip(accuracy["test_set"], accuracy["n"], strict=True)) == {"clinic": 12, "overlap": 100, "daily": 200}
@@ -281,7 +281,7 @@ EXPECTED = {
     "Chat models": r"<\|im_start\|> ass istant Ċ -> Yes",
     "A function in place of a pattern": "",
     "Nested columns": r"'What protects the brain\?\\nA. the skull\\nB. the ribs\\nAnswer:' -> ' A'",
-    "Slices": r"clinic ~ overlap/entailment",
+    "Slices": r"share examples: overlap/entailment with overlap",
     "Long prompts": r"prompt-shortened  clinic, tiny-llama-untrained: 12 of 12",
     "Which examples are drawn": r"4 run, 0 finished before, 0 failed",
     "Pin the rows": r"0 errors, 1 warning",

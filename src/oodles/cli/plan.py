@@ -51,7 +51,7 @@ def plan(
     Examples:
         oodles plan --pilot pythia --half-width .2
         oodles plan --half-width .2 --rho .5 --steps 40
-        oodles plan --pilot runs/pilot --study study.toml
+        oodles plan --pilot pythia --study quick
     """
     if not 0 < half_width < 1:
         raise ConfigError(f"--half-width {half_width:g}: expected a number between 0 and 1, such as .2")
