@@ -66,8 +66,7 @@ def test_every_verb_ends_with_examples_that_parse(verb: str, monkeypatch: pytest
 
 
 # what needs a model or a network, waits for Ctrl-C, or starts processes: these only parse
-NOT_RUN = (
-    "first-recipe",  # two studies of one grid"oodles demo", "oodles score", "smollm2", "EleutherAI", "fetch nli", "--watch", "--workers")
+NOT_RUN = ("oodles demo", "oodles score", "smollm2", "EleutherAI", "fetch nli", "--watch", "--workers", "recipe")
 
 
 def test_examples_run(toy_study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
