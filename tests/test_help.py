@@ -66,7 +66,7 @@ def test_every_verb_ends_with_examples_that_parse(verb: str, monkeypatch: pytest
 
 
 # what needs a model or a network, waits for Ctrl-C, or starts processes: these only parse
-NOT_RUN = ("oodles demo", "oodles score", "smollm2", "EleutherAI", "fetch nli", "--watch", "--workers", "recipe")
+NOT_RUN = ("oodles demo", "oodles score", "smollm2", "EleutherAI", "fetch nli", "--watch", "--workers", "oodles compare")
 
 
 def test_examples_run(toy_study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
