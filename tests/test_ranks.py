@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from oodles.runs.events import Event
 from oodles.runs.ranks import ALONE
+from oodles.runs.stopping import Stop, Stopped
+from oodles.study.worker import agreeing
 
 TWO = """
 import datetime, sys, time
@@ -83,3 +88,22 @@ def test_a_process_that_hangs_is_waited_for_a_bounded_time(tmp_path: Path) -> No
     second.communicate()
     assert said.startswith("waited"), errors[-2000:]
     assert 4 <= int(said.split()[1]) <= 30, time.monotonic()
+
+
+def test_a_signal_that_comes_while_processes_agree_is_not_lost() -> None:
+    """The handler runs when the exchange returns: what was agreed before must not take its place."""
+    stop = Stop()
+
+    class Agreeing:
+        alone = False
+
+        def largest(self, number: int) -> int:
+            stop.number = signal.SIGTERM
+            return number
+
+    task = SimpleNamespace(stop=stop, ranks=Agreeing(), listener=lambda _: None)
+    heard = agreeing(task)  # type: ignore[arg-type]
+    heard(Event(work=1.0))
+    assert stop.number == signal.SIGTERM
+    with pytest.raises(Stopped):
+        heard(Event(work=1.0))

@@ -203,7 +203,10 @@ def agreeing(task: RunTask) -> Listener:
         if not task.ranks.alone:
             if what.text:
                 return
-            task.stop.number = task.ranks.largest(task.stop.number)
+            agreed = task.ranks.largest(task.stop.number)
+            if not agreed:
+                return  # a signal that came while the processes agreed is for the next event: it must not be lost
+            task.stop.number = agreed
         task.stop.obey()
 
     return heard
