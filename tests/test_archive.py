@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from conftest import oodles
+from oodles.disk import sealed
 from oodles.errors import ConfigError, StoreError
 from oodles.store.archive import opened, pack
+from oodles.store.sidecars import sidecar
 from oodles.store.table import read_records, read_runs
 from test_store import folder_with_scores, keep
 
@@ -148,3 +150,22 @@ def test_a_crafted_line_reads_nothing_outside_its_run(tmp_path: Path) -> None:
         with pytest.warns(UserWarning, match="line 1 is damaged"):
             table = read_runs(tmp_path / "study")
         assert len(table.groupby(["step", "test_set"])) == 3
+
+
+def test_a_packed_audit_shows_no_prompt_and_no_folder(tmp_path: Path) -> None:
+    folder_with_scores(tmp_path / "study")
+    facts = {"n": 2, "hash": "h", "shown": [{"text": "A secret premise?", "answer": " Yes"}]}
+    rows = [
+        {"set": "a", "kind": "test", "origin": "/home/me/a.parquet", "rendered": {"question": {"m": facts}}},
+        {"set": "b", "kind": "test", "origin": "hub org/name", "rendered": {}},
+    ]
+    record = {"allowed": [], "counts": {}, "findings": [], "sets": rows, "suite": "nli"}
+    (tmp_path / "study" / "audit.json").write_text(json.dumps(sealed(record)))
+    with opened(pack(tmp_path / "study").path) as study:
+        text = (study / "audit.json").read_text()
+        kept = sidecar(study / "audit.json")
+    assert "secret" not in text
+    assert "/home/me" not in text
+    assert kept is not None
+    assert [row["origin"] for row in kept["sets"]] == ["a.parquet", "hub org/name"]
+    assert kept["sets"][0]["rendered"]["question"]["m"] == {"n": 2, "hash": "h"}

@@ -16,6 +16,8 @@ def test_the_packed_scores_hold_no_texts_and_no_weights() -> None:
     import zipfile
 
     with zipfile.ZipFile(PACKED) as archive:
-        names = archive.namelist()
+        names, audit = archive.namelist(), archive.read("audit.json").decode()
+    assert '"shown"' not in audit
+    assert '"/' not in audit
     assert not [name for name in names if "adapter" in name or "checkpoint" in name or name.endswith(".safetensors")]
     assert sum("/records/" in name for name in names) >= 64  # eight sets at eight steps

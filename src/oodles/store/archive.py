@@ -8,6 +8,7 @@ A packed file is untrusted: only files of a study are unpacked, under their own 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -17,9 +18,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
-from oodles.disk import put
+from oodles.disk import put, sealed
 from oodles.errors import ConfigError, StoreError, first_line
 from oodles.names import is_part
 from oodles.outputs import begins_with, check_target
@@ -41,6 +42,7 @@ from oodles.store.folder import (
 )
 from oodles.store.records import fits, records_file
 from oodles.store.scores import parse_scores
+from oodles.store.sidecars import sidecar
 
 SUFFIX = ".oodles.zip"
 OF_A_STUDY = (STUDY_FILE, AUDIT_FILE)
@@ -88,7 +90,19 @@ def _add(archive: zipfile.ZipFile, folder: str, files: dict[str, bytes]) -> int:
 
 def _read_study(study: StudyFolder) -> dict[str, bytes]:
     sets = (f"{SETS}/{path.name}" for path in study.sets.glob("*.parquet") if is_part(path.name))
-    return dict(_read(study.path, name) for name in (*OF_A_STUDY, *sets) if (study.path / name).is_file())
+    files = dict(_read(study.path, name) for name in (STUDY_FILE, *sets) if (study.path / name).is_file())
+    record = sidecar(study.audit)
+    return files if record is None else files | {AUDIT_FILE: _without_texts(record)}
+
+
+def _without_texts(record: dict[str, Any]) -> bytes:
+    """The audit without the prompts it shows and without folders of this machine."""
+    for row in record.get("sets", []):
+        origin = str(row.get("origin", ""))
+        row["origin"] = Path(origin).name if Path(origin).is_absolute() else origin
+        for facts in (one for by_model in row.get("rendered", {}).values() for one in by_model.values()):
+            facts.pop("shown", None)
+    return json.dumps(sealed(record), indent=2, sort_keys=True).encode()
 
 
 def _read_run(run: RunFolder) -> dict[str, bytes]:
