@@ -304,9 +304,15 @@ def _facts(table: pd.DataFrame) -> str:
         _some(table["train_set"], "train sets", before="trained on "),
         _count(table["run"].nunique(), "run"),
         _count(ood, "OOD test set"),
-        "one checkpoint each" if len(steps) == 1 else f"{len(steps)} steps, {steps[0]:g} to {steps[-1]:g}",
+        _steps(steps),
     ]
     return " · ".join(filter(None, facts))
+
+
+def _steps(steps: Sequence[float]) -> str:
+    if len(steps) > 1:
+        return f"{len(steps)} steps, {steps[0]:g} to {steps[-1]:g}"
+    return f"step {steps[0]:g}" if steps[0] else "one checkpoint each"  # a table without steps has step 0
 
 
 def _some(names: pd.Series[Any], what: str, before: str = "") -> str:
