@@ -104,7 +104,10 @@ def _score_model(options: ScoreOptions) -> Scored:
     if options.add_test_set:
         raise ConfigError("oodles score: --add-test-set goes with --runs, the folder of a finished study")
     if options.suite is None or options.out is None:
-        raise ConfigError(f"oodles score: {'--suite' if options.suite is None else '--out'} is missing")
+        lacking = "--suite is missing; e.g. --suite nli"
+        if options.suite is not None:
+            lacking = "--out is missing; e.g. --out scored"
+        raise ConfigError(f"oodles score: {lacking}")
     if options.adapter is not None and options.checkpoints is not None:
         raise ConfigError("oodles score: give --adapter or --checkpoints, not both")
     if options.precision not in ("auto", "fp32", "bf16", "fp16"):
