@@ -102,6 +102,7 @@ $(BIN)/python:
 build/oracles: | $(VENV)/.dev
 	$(PIP) install --quiet --no-deps --target $@ pygam progressbar2 python-utils
 	$(PIP) install --quiet --no-deps --target $@ lm_eval sacrebleu portalocker tabulate colorama lxml
+	$(PIP) install --quiet --no-deps --target $@ pytablewriter DataProperty mbstrdecoder pathvalidate tabledata tcolorpy typepy chardet pytz
 
 # Versions come from constraints.txt, for what builds oodles too: PIP_CONSTRAINT, which --constraint is not.
 # torch first and alone: a package that asks for any torch must find the pinned one there

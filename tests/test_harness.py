@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from datetime import datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ import pandas as pd
 import pytest
 
 import oodles as oo
+from conftest import missing
 from conftest import oodles as command
 from oodles.api.harness import Described, results_of, results_table, write_results
 
@@ -32,9 +34,12 @@ def test_the_table_has_the_harness_layout() -> None:
     )
 
 
+@pytest.mark.slow  # `make test-all` has the harness
 def test_the_table_equals_the_harness_own() -> None:
-    utils = pytest.importorskip("lm_eval.utils", reason="lm_eval is installed by `make bench`, into build/oracles")
-    pytest.importorskip("pytablewriter", reason="the harness prints tables with it")
+    if importlib.util.find_spec("lm_eval") is None or importlib.util.find_spec("pytablewriter") is None:
+        missing("no lm_eval: `make test-all` installs it into build/oracles")
+    from lm_eval import utils
+
     for sets in (SETS, {}):
         results = results_of(SCORES, sets, model="m", step=None)
         assert results_table(results) == utils.make_table(results)
