@@ -1,6 +1,7 @@
 """Fuzzed inputs for every reader: tables, TOML, data files, run folders, results, packed files, command lines.
 
     python tests/fuzz.py --inputs 100000 --seed 0            all kinds, in their shares
+    python tests/fuzz.py --each 10000 --out build/each.json  as many of every importer; goes on where it was stopped
     python tests/fuzz.py --kind tables --first 17 --last 18  one input again
 
 Each input comes from the seed, its kind and its number alone. An input passes if it is read, or refused by one of
@@ -756,11 +757,14 @@ def wandb_files(rng: random.Random, folder: Path, base: Path) -> Case:
     return Case(lambda: import_some(path, "wandb"), ["import", "--inspect", str(path)])
 
 
-def databases(rng: random.Random, folder: Path, base: Path) -> Case:
-    """Trackers' databases: damaged bytes, or cells of another kind."""
+def databases(kind: str) -> Make:
+    return lambda rng, folder, base: a_database(kind, rng, folder, base)
+
+
+def a_database(kind: str, rng: random.Random, folder: Path, base: Path) -> Case:
+    """A tracker's database: damaged bytes, or cells of another kind."""
     import sqlite3
 
-    kind = rng.choice(["mlflow", "trackio"])
     path = folder / "x.db"
     shutil.copyfile(base / "logs" / f"{kind}.db", path)
     if rng.random() < 0.5:
@@ -776,7 +780,124 @@ def databases(rng: random.Random, folder: Path, base: Path) -> Case:
     return Case(lambda: import_some(path, kind), ["import", "--inspect", str(path)])
 
 
+def mlflow_folders(rng: random.Random, folder: Path, base: Path) -> Case:
+    """Files of lines, in folders: some of them spoilt, gone or of another kind."""
+    root = copied(base / "logs" / "mlruns", folder)
+    files = sorted(path for path in root.rglob("*") if path.is_file())
+    for path in rng.sample(files, rng.choice([1, 1, 2, 5])):
+        if path.parent.name == "metrics" and rng.random() < 0.5:
+            lines = path.read_text().splitlines()
+            lines[rng.randrange(len(lines))] = " ".join(rng.choice(["1", *CELLS]) for _ in range(rng.randrange(5)))
+            path.write_text("\n".join(lines), errors="replace")
+        else:
+            spoil_file(rng, path)
+    return Case(lambda: import_some(root, "mlflow"), ["import", "--inspect", str(root), *options_of_import(rng)])
+
+
+def helm_stats(rng: random.Random, folder: Path, base: Path) -> Case:
+    """What HELM writes of a run: two files in a folder."""
+    spec: Any = {"name": "mmlu:subject=law,model=org_m", "adapter_spec": {"model": "org/m"}}
+    stats: Any = [{"name": {"name": "exact_match", "split": "test"}, "count": 1, "mean": 0.5, "variance": 0.0}] * 2
+    which = rng.random()
+    (folder / "run").mkdir()
+    (folder / "run" / "run_spec.json").write_text(json.dumps(spoil_json(rng, spec) if which < 0.5 else spec))
+    (folder / "run" / "stats.json").write_text(json.dumps(spoil_json(rng, stats) if which > 0.3 else stats))
+    if rng.random() < 0.2:
+        spoil_file(rng, folder / "run" / rng.choice(["run_spec.json", "stats.json"]))
+    return Case(lambda: import_some(folder, "helm"), ["import", "--inspect", str(folder), *options_of_import(rng)])
+
+
+def wandb_answers(rng: random.Random, folder: Path, base: Path) -> Case:
+    """What wandb's service might say, from the cache; simulated."""
+    from oodles.disk import write_json
+
+    rows = [{"train/global_step": s, "eval/hans_accuracy": 0.5, "eval/snli_accuracy": 0.6} for s in range(3)]
+    runs: Any = [
+        {"id": f"i{r}", "name": f"m_snli_{r}_8", "state": "finished", "config": {"seed": {"value": r}}, "rows": rows}
+        for r in range(2)
+    ]
+    for _ in range(rng.choice([1, 1, 3])):
+        runs = spoil_json(rng, runs)
+    with contextlib.suppress(ValueError, TypeError):  # half a surrogate pair
+        write_json(folder / "wandb" / "e" / "p.json", {"runs": runs})
+    os.environ["OODLES_CACHE"], os.environ["WANDB_MODE"] = str(folder), "offline"
+    return Case(lambda: import_some(Path("wandb:e/p"), "wandb-api"), ["import", "--inspect", "wandb:e/p"])
+
+
+def excel_tables(rng: random.Random, folder: Path, base: Path) -> Case:
+    """A sheet with cells of other kinds, in other places, or none."""
+    import datetime as dt
+
+    import openpyxl
+
+    odd = ["x", "", None, 0.5, "0,5", "71 %", True, 3, -1, dt.datetime(2024, 5, 1), dt.time(1), "=1/2", "#N/A", 1e300]
+    book = openpyxl.Workbook()
+    rows: list[list[Any]] = [["run", "step", "snli", "hans"]]
+    rows += [[f"r{r}", s, rng.random(), rng.random()] for r in range(3) for s in range(3)]
+    for _ in range(rng.choice([0, 1, 1, 3])):
+        rows[rng.randrange(len(rows))][rng.randrange(4)] = rng.choice(odd)
+    if rng.random() < 0.1:
+        rows.insert(0, [rng.choice(odd) for _ in range(rng.randrange(6))])
+    for row in rows:
+        book.active.append(row)
+    if rng.random() < 0.1:
+        book.active.merge_cells(rng.choice(["A2:A4", "C1:D1", "A1:D1"]))
+    if rng.random() < 0.05:
+        book.create_sheet("b").append(["x"])
+    path = folder / "t.xlsx"
+    book.save(path)
+    if rng.random() < 0.3:
+        path.write_bytes(spoil_bytes(rng, path.read_bytes()))
+    return Case(lambda: import_some(path, "table"), ["import", "--inspect", str(path), *options_of_import(rng)])
+
+
+def wandb_charts(rng: random.Random, folder: Path, base: Path) -> Case:
+    """What wandb exports from a chart."""
+    runs, keys = ["r1", "a - b", "", "r2"], ["eval/hans_accuracy", "eval/snli_accuracy", "eval/x_f1", "custom", "_step"]
+    rows = []
+    for step in range(rng.choice([1, 3])):
+        row: dict[str, Any] = {rng.choice(["Step", "Step", "train/global_step", "Relative Time (Process)"]): step}
+        for run in rng.sample(runs, rng.choice([1, 1, 2])):
+            for key in rng.sample(keys, 2):
+                row |= {f"{run} - {key}{kind}": rng.choice([0.5, 0.6, "", 51.0]) for kind in ("", "__MIN", "__MAX")}
+        rows.append(row)
+    path = folder / "wandb_export.csv"
+    path.write_bytes(as_csv(rng, spoil_rows(rng, rows, CELLS) if rng.random() < 0.6 else rows))
+    if rng.random() < 0.2:
+        path.write_bytes(spoil_bytes(rng, path.read_bytes()))
+    return Case(lambda: import_some(path, "table"), ["import", "--inspect", str(path), *options_of_import(rng)])
+
+
+def harness_samples(rng: random.Random, folder: Path, base: Path) -> Case:
+    """Results with samples beside them, which are damaged."""
+    root = copied(base / "logs" / "harness", folder)
+    samples = sorted(root.rglob("samples_*.jsonl"))
+    for path in rng.sample(samples, 1):
+        if rng.random() < 0.6:
+            spoil_lines(rng, path)
+        else:
+            spoil_file(rng, path)
+    return Case(lambda: import_some(root, "lm-eval"), ["import", "--inspect", str(root)])
+
+
+def json_logs(rng: random.Random, folder: Path, base: Path) -> Case:
+    """A log of Inspect as JSON."""
+    from oodles.imports.inspect_logs import _read_archive
+
+    header, samples = _read_archive(base / "logs" / "x.eval")
+    value = {**header, "samples": samples}
+    for _ in range(rng.choice([1, 1, 3])):
+        value = spoil_json(rng, value)
+    path = folder / "x.json"
+    path.write_text(json.dumps(value))
+    if rng.random() < 0.2:
+        spoil_file(rng, path)
+    return Case(lambda: import_some(path, "inspect"), ["import", "--inspect", str(path), *options_of_import(rng)])
+
+
 def inspect_logs(rng: random.Random, folder: Path, base: Path) -> Case:
+    if rng.random() < 0.3:
+        return json_logs(rng, folder, base)
     path = folder / "x.eval"
     whole = (base / "logs" / "x.eval").read_bytes()
     if rng.random() < 0.4:
@@ -791,13 +912,252 @@ def inspect_logs(rng: random.Random, folder: Path, base: Path) -> Case:
     return Case(lambda: import_some(path, "inspect"), ["import", "--inspect", str(path)])
 
 
+# scores that are known: whatever is done to a file, no other number may come out of it
+
+Point = tuple[str, int, str]  # run, step, test set
+PLACE = ("run", "step")
+NOT_NUMBERS: list[Any] = ["x", True, [1], {"a": 1}]
+TELLING = ("left out", "cut off", "not taken", "no scores in", "no number")
+
+
+@dataclass(frozen=True)
+class Known:
+    """Scores as they are written, some of them before they were replaced, some as what is no number."""
+
+    truth: dict[Point, float]
+    points: list[tuple[Point, Any]]  # in the order of the log
+
+
+def known_scores(rng: random.Random) -> Known:
+    runs, steps = ["r0", "r1", "m_2"][: rng.randrange(1, 4)], rng.sample(range(1, 60), rng.randrange(1, 5))
+    sets = rng.sample(["snli", "hans", "rte_x", "anli-r1", "Ax"], rng.randrange(2, 5))
+    places = [(run, step, name) for run in runs for step in sorted(steps) for name in sets]
+    values = rng.sample(range(1001, 9999), len(places))
+    truth = {p: v / 10_000 for p, v in zip(places, values, strict=True) if rng.random() > rng.choice([0, 0, 0.3])}
+    points: list[tuple[Point, Any]] = []
+    for place, value in truth.items():
+        if rng.random() < 0.05:
+            points.append((place, rng.choice([float("nan"), None, *NOT_NUMBERS])))
+            continue
+        if rng.random() < 0.05:
+            points.append((place, rng.choice([value, 0.0123])))  # logged twice: the last counts
+        points.append((place, value))
+    return Known(truth, points)
+
+
+def as_rows_of(known: Known) -> list[dict[str, Any]]:
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    for (run, step, name), value in known.points:
+        rows.setdefault((run, step), {"run": run, "step": step})[name] = value
+    return list(rows.values())
+
+
+def write_wide(rng: random.Random, folder: Path, known: Known) -> Path:
+    rows, mark = as_rows_of(known), rng.choice([",", ";", "\t"])
+    scale, sign, decimal = rng.choice([(1, "", "."), (1, "", ","), (100, "", "."), (100, "%", "."), (100, " %", ",")])
+
+    def cell(value: Any) -> str:
+        if not isinstance(value, float) or value != value:
+            return "" if value is None else str(value)
+        text = f"{value * scale:.4f}".replace(".", decimal) + sign
+        return f'"{text}"' if decimal == mark else text
+
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if rng.random() < 0.3:
+        rows = [{**row, "learning_rate": 1e-4, "note": rng.choice(["", "x", "best"])} for row in rows]
+        names += ["learning_rate", "note"]
+    rng.shuffle(rows) if rng.random() < 0.3 else None
+    lines = [mark.join(names), *(mark.join(cell(row.get(name)) for name in names) for row in rows)]
+    path = folder / "t.csv"
+    path.write_text("\n".join(lines) + "\n", encoding=rng.choice(["utf-8", "utf-8-sig", "utf-16"]))
+    return path
+
+
+def write_lines(rng: random.Random, folder: Path, known: Known) -> Path:
+    path = folder / "t.jsonl"
+    path.write_text("\n".join(map(json.dumps, as_rows_of(known))))
+    return path
+
+
+def write_long(rng: random.Random, folder: Path, known: Known) -> Path:
+    path = folder / "t.csv"
+    rows = [f"{run},{step},{name},{'' if value is None else value}" for (run, step, name), value in known.points]
+    rows = [row.replace("[1]", "x").replace("{'a': 1}", "x") for row in rows]
+    path.write_text("\n".join(["run,step,test_set,value", *rows]) + "\n")
+    return path
+
+
+def by_run(known: Known) -> dict[str, list[tuple[int, str, Any]]]:
+    runs: dict[str, list[tuple[int, str, Any]]] = {}
+    for (run, step, name), value in known.points:
+        runs.setdefault(run, []).append((step, name, value))
+    return runs
+
+
+def write_states(rng: random.Random, folder: Path, known: Known) -> Path:
+    for run, points in by_run(known).items():
+        rows: list[dict[str, Any]] = []
+        for step, name, value in points:
+            rows.append({"step": step, f"eval_{name}_accuracy": value, f"eval_{name}_loss": 0.3, "epoch": 1.0})
+            rows[-1] |= {f"eval_{name}_runtime": 1.0}
+            rows.append({"step": step, "loss": 0.3})
+        home = folder / run / rng.choice([".", f"checkpoint-{points[-1][0]}"])
+        home.mkdir(parents=True)
+        (home / "trainer_state.json").write_text(json.dumps({"global_step": points[-1][0], "log_history": rows}))
+    return folder
+
+
+def write_answers(rng: random.Random, folder: Path, known: Known) -> Path:
+    from oodles.disk import write_json
+
+    runs = []
+    for run, points in by_run(known).items():
+        rows = [{"train/global_step": step, f"eval/{name}_accuracy": value} for step, name, value in points]
+        rows = [{**row, "_step": number, "train/loss": 0.1} for number, row in enumerate(rows)]
+        runs.append({"id": f"i{run}", "name": run, "state": "finished", "config": {}, "rows": rows})
+    write_json(folder / "wandb" / "e" / "p.json", {"runs": runs})
+    os.environ["OODLES_CACHE"], os.environ["WANDB_MODE"] = str(folder), "offline"
+    return Path("wandb:e/p")
+
+
+def write_events(rng: random.Random, folder: Path, known: Known) -> Path:
+    import struct
+
+    from oodles.imports.wire import crc32c
+
+    for run, points in by_run(known).items():
+        (folder / run).mkdir()
+        data = b""
+        for step, name, value in points:
+            if not isinstance(value, float):
+                continue
+            tag = f"eval/{name}_accuracy".encode()
+            inner = b"\x0a" + bytes([len(tag)]) + tag + b"\x15" + struct.pack("<f", value)
+            summary = b"\x0a" + bytes([len(inner)]) + inner
+            body = (
+                b"\x09" + struct.pack("<d", 1.0) + b"\x10" + bytes([step]) + b"\x2a" + bytes([len(summary)]) + summary
+            )
+            head = struct.pack("<Q", len(body))
+            data += head + struct.pack("<I", crc32c([head])[0]) + body + struct.pack("<I", crc32c([body])[0])
+        (folder / run / "events.out.tfevents.1.host").write_bytes(data)
+    return folder
+
+
+def write_harness(rng: random.Random, folder: Path, known: Known) -> Path:
+    for row in as_rows_of(known):
+        scores = {
+            name: {"acc,none": value, "acc_stderr,none": "N/A"} for name, value in row.items() if name not in PLACE
+        }
+        made = {
+            "results": scores,
+            "config": {"model_args": f"pretrained={row['run']}/checkpoint-{row['step']}"},
+            "versions": {},
+        }
+        home = folder / f"{row['run']}-{row['step']}"
+        home.mkdir()
+        (home / "results_2026-01-01T00-00-00.000000.json").write_text(json.dumps(made))
+    return folder
+
+
+def write_lighteval(rng: random.Random, folder: Path, known: Known) -> Path:
+    for row in as_rows_of(known):
+        scores = {f"{name}|0": {"acc": value, "acc_stderr": 0.01} for name, value in row.items() if name not in PLACE}
+        made = {"config_general": {"model_name": f"{row['run']}/checkpoint-{row['step']}"}, "results": scores}
+        home = folder / f"{row['run']}-{row['step']}"
+        home.mkdir()
+        (home / "results_2026-01-01T00-00-00.json").write_text(json.dumps(made))
+    return folder
+
+
+def write_mlruns(rng: random.Random, folder: Path, known: Known) -> Path:
+    for number, (run, points) in enumerate(by_run(known).items()):
+        home = folder / "mlruns" / "1" / f"id{number}"
+        (home / "metrics").mkdir(parents=True)
+        (home / "meta.yaml").write_text(f"run_name: {run}\nlifecycle_stage: active\n")
+        lines: dict[str, list[str]] = {}
+        for time_, (step, name, value) in enumerate(points):
+            lines.setdefault(name, []).append(
+                f"{1700000000000 + time_} {'x' if isinstance(value, (dict, list)) else value} {step}\n"
+            )
+        for name, own in lines.items():
+            (home / "metrics" / f"eval_{name}_accuracy").write_text("".join(own))
+    return folder
+
+
+def write_logs(rng: random.Random, folder: Path, known: Known) -> Path:
+    for number, ((run, step, name), value) in enumerate(known.points):
+        about = {"task": name, "task_id": "x", "model": "m", "metadata": {"run": run, "step": step}}
+        scores = [{"name": "match", "metrics": {"accuracy": {"value": value}, "stderr": {"value": 0.1}}}]
+        made = {"version": 2, "status": "success", "eval": about, "results": {"scores": scores, "completed_samples": 9}}
+        (folder / f"log{number}.json").write_text(json.dumps(made))
+    return folder
+
+
+WRITERS: dict[str, Callable[[random.Random, Path, Known], Path]] = {
+    "wide": write_wide, "lines": write_lines, "long": write_long, "trainer": write_states, "wandb": write_answers,
+    "tensorboard": write_events, "lm-eval": write_harness, "lighteval": write_lighteval, "mlflow": write_mlruns,
+    "inspect": write_logs,
+}  # fmt: skip
+BY_RECORD = ("lines", "tensorboard", "mlflow")  # cut off between two records, such a file is whole
+WHOLE = ("wide", "long", "wandb")  # the last number of a table that is cut off may be another one: nobody can tell
+
+
+def true_scores(rng: random.Random, folder: Path, base: Path) -> Case:
+    """Every score that is read is one that was written; what is lost is told, or the whole is refused."""
+    kind, known = rng.choice(list(WRITERS)), known_scores(rng)
+    path = WRITERS[kind](rng, folder, known)
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    cut = kind not in WHOLE and files and rng.random() < 0.2
+    if cut:
+        victim = rng.choice(files)
+        data = victim.read_bytes()
+        victim.write_bytes(data[: rng.randrange(len(data))])
+    return Case(lambda: check_true(path, kind, known, whole=not cut), ["import", "--inspect", str(path)])
+
+
+def check_true(path: Path, kind: str, known: Known, *, whole: bool) -> None:
+    from oodles.api.imports import import_scores
+    from oodles.stats.longtable import check_table
+
+    imported = import_scores(path)
+    table, _ = check_table(imported.table, in_domain=str(imported.table["test_set"].iloc[0]))
+    table = table[table["metric"].eq("accuracy")]
+    found = {(r, s, t): v for r, s, t, v in table[["run", "step", "test_set", "value"]].itertuples(index=False)}
+    assert len(found) == len(table), f"{kind}: a score is there twice"
+    for point, value in found.items():
+        assert point in known.truth, f"{kind}: {point} was never written; {known}"
+        cut = not whole  # before the point was logged again
+        said = [one for place, one in known.points if place == point] if cut else [known.truth[point]]
+        assert any(abs(value - one) < 1e-6 for one in said), f"{kind}: {point} is {value}; {known}"
+    written = {point for point, value in known.points if isinstance(value, float) and value == value}
+    odd = {point for point, value in known.points if value in NOT_NUMBERS and not isinstance(value, float)}
+    odd &= {point for point in odd if any(point[2] == other[2] for other in written)}  # a column of truths is no score
+    silent = not any(word in note for note in imported.notes for word in TELLING)
+    lost = written - set(found) if whole or kind not in BY_RECORD else set()
+    odd = odd if whole or kind not in BY_RECORD else set()
+    assert not (silent and lost), f"{kind}: {lost} lost silently; {imported.notes} {known}"
+    assert not (silent and odd and kind != "tensorboard"), f"{kind}: {odd} left out silently; {imported.notes} {known}"
+
+
 def base_logs(folder: Path) -> None:
     """One sound file of each tool."""
     folder.mkdir()
     rows = [{"step": s, "epoch": 1.0, "eval_hans_accuracy": 0.5, "eval_hans_runtime": 1.0} for s in range(3)]
     (folder / "trainer").write_text(json.dumps({"global_step": 3, "log_history": rows}))
     fixtures = HERE / "fixtures"
-    shutil.copyfile(next(iter(sorted((fixtures / "lm_eval").rglob("results_*.json")))), folder / "lm-eval")
+    whole = json.loads(next(iter(sorted((fixtures / "lm_eval").rglob("results_*.json")))).read_text())
+    kept = ("results", "group_subtasks", "config", "versions", "n-samples", "n-shot", "model_name", "date")
+    short = json.dumps({name: whole[name] for name in kept if name in whole})  # what is read of it
+    (folder / "lm-eval").write_text(short)
+    home = next(iter(sorted((fixtures / "lm_eval").rglob("samples_*")))).parent
+    (folder / "harness").mkdir()
+    for path in [*sorted(home.glob("results_*"))[:1], *sorted(home.glob("samples_*"))[:2]]:
+        lines = path.read_text().splitlines(keepends=True)
+        (folder / "harness" / path.name).write_text(short if path.suffix == ".json" else "".join(lines[:12]))
+    with zipfile.ZipFile(fixtures / "trackers.zip") as held:
+        held.extractall(folder, [name for name in held.namelist() if name.startswith("mlruns/")])
+    for run in sorted(path.parent for path in (folder / "mlruns").glob("*/*/metrics"))[2:]:
+        shutil.rmtree(run)  # two runs will do
     made = {"config_general": {"model_name": "a/step5"}, "results": {"x|0": {"acc": 0.5, "acc_stderr": 0.1}}}
     (folder / "lighteval").write_text(json.dumps(made))
     for archive, wanted in (("wandb.zip", {".wandb": "run-x.wandb"}), ("trackers.zip", {".eval": "x.eval", ".db": ""})):
@@ -807,6 +1167,18 @@ def base_logs(folder: Path) -> None:
                 if suffix in wanted:
                     target = wanted[suffix] or ("mlflow.db" if name.startswith("mlflow") else "trackio.db")
                     (folder / target).write_bytes(held.read(name))
+    shorten(folder / "mlflow.db", "run_uuid")
+    shorten(folder / "trackio.db", "run_name")
+
+
+def shorten(path: Path, column: str) -> None:
+    """A database with the points of two runs: small files are quickly copied."""
+    import sqlite3
+
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        names = [name for (name,) in database.execute(f"SELECT DISTINCT {column} FROM metrics ORDER BY 1")][:2]
+        database.execute(f"DELETE FROM metrics WHERE {column} NOT IN (?, ?)", names)
+        database.execute("VACUUM")
 
 
 # the command line
@@ -876,22 +1248,31 @@ def command_lines(rng: random.Random, folder: Path, base: Path) -> Case:
 KINDS: dict[str, tuple[Make, float, float]] = {  # how it is made, its share, and the share of whole commands in it
     "tables": (tables, 0.09, 0.02),
     "parquet tables": (parquet_tables, 0.08, 0.02),
-    "studies": (studies, 0.11, 0.005),
+    "studies": (studies, 0.09, 0.005),
     "suites": (suites, 0.09, 0.02),
     "data files": (data_files, 0.08, 0.02),
     "run folders": (run_folders, 0.05, 0.03),
     "results": (results, 0.04, 0.02),
     "packed files": (packed, 0.04, 0.02),
-    "wide tables": (wide_tables, 0.06, 0.02),
-    "trainer states": (json_of("trainer_state.json", "trainer"), 0.06, 0.02),
-    "lm-eval results": (json_of("results_2026-01-01T00-00-00.json", "lm-eval"), 0.06, 0.02),
-    "lighteval results": (json_of("results_1.json", "lighteval"), 0.05, 0.02),
-    "event files": (event_files, 0.05, 0.02),
-    "wandb files": (wandb_files, 0.05, 0.02),
-    "databases": (databases, 0.03, 0.02),
-    "inspect logs": (inspect_logs, 0.03, 0.02),
+    "wide tables": (wide_tables, 0.06, 0.01),
+    "excel tables": (excel_tables, 0.03, 0.01),
+    "wandb charts": (wandb_charts, 0.03, 0.01),
+    "trainer states": (json_of("trainer_state.json", "trainer"), 0.04, 0.01),
+    "lm-eval results": (json_of("results_2026-01-01T00-00-00.json", "lm-eval"), 0.04, 0.01),
+    "lm-eval samples": (harness_samples, 0.02, 0.01),
+    "lighteval results": (json_of("results_1.json", "lighteval"), 0.03, 0.01),
+    "event files": (event_files, 0.03, 0.01),
+    "wandb files": (wandb_files, 0.03, 0.01),
+    "wandb answers": (wandb_answers, 0.02, 0.01),
+    "mlflow databases": (databases("mlflow"), 0.01, 0.01),
+    "mlflow folders": (mlflow_folders, 0.01, 0.01),
+    "trackio databases": (databases("trackio"), 0.01, 0.01),
+    "inspect logs": (inspect_logs, 0.02, 0.01),
+    "helm stats": (helm_stats, 0.01, 0.01),
+    "true scores": (true_scores, 0.02, 0.0),
     "command lines": (command_lines, 0.03, 1.0),
 }
+IMPORTERS = [*list(KINDS)[11:-1], *list(KINDS)[8:11], "tables", "parquet tables"]  # the kinds that importers read
 
 
 # one input
@@ -963,6 +1344,7 @@ def limited() -> Iterator[None]:
 
 def try_one(kind: str, number: int, seed: int, base: Path, scratch: Path) -> str:
     make, _, share = KINDS[kind]
+    share = 1 / 500 if os.environ.get(EACH) else share
     rng = random.Random(f"{seed} {kind} {number}")
     folder = scratch / "input"
     shutil.rmtree(folder, ignore_errors=True)
@@ -1041,6 +1423,32 @@ def watch(kind: str, first: int, last: int, seed: int, base: Path) -> list[dict[
     return found
 
 
+BLOCK = 2500  # inputs of a process
+EACH = "OODLES_FUZZ_EACH"  # set in --each: readers in this process, hardly any command
+
+
+def campaign_each(kinds: list[str], count: int, seed: int, out: Path) -> dict[str, Any]:
+    """As many inputs of every kind; what is done is kept, block by block, and not done again."""
+    done: dict[str, Any] = json.loads(out.read_text()) if out.is_file() else {"seed": seed, "by_kind": {}, "found": []}
+    fast = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    os.environ[EACH] = "1"
+    with tempfile.TemporaryDirectory(dir=fast, prefix="fuzz-") as scratch:
+        base = Path(scratch) / "base"
+        base.mkdir()
+        make_base(base)
+        for kind in kinds:
+            while (first := done["by_kind"].get(kind, {}).get("inputs", 0)) < count:
+                last, began = min(first + BLOCK, count), time.monotonic()
+                done["found"] += watch(kind, first, last, seed, base)
+                seconds = done["by_kind"].get(kind, {}).get("seconds", 0) + time.monotonic() - began
+                wrong = sum(one["kind"] == kind for one in done["found"])
+                done["by_kind"][kind] = {"inputs": last, "wrong": wrong, "seconds": round(seconds, 1)}
+                out.parent.mkdir(parents=True, exist_ok=True)
+                out.write_text(json.dumps(done, indent=2))
+                print(kind, done["by_kind"][kind], file=sys.stderr, flush=True)
+    return done
+
+
 def campaign(inputs: int, seed: int, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
     """Inputs of all kinds, in their shares."""
     counts = {kind: max(1, round(inputs * share)) for kind, (_, share, _) in KINDS.items()}
@@ -1071,6 +1479,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--each", type=int, help="as many inputs of every importer")
+    parser.add_argument("--out", type=Path, default=Path("build/fuzz-each.json"), help="with --each: what is done")
     parser.add_argument("--kind", choices=KINDS)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--last", type=int, default=100)
@@ -1080,6 +1490,9 @@ def main() -> int:
     if chosen.base is not None:
         work(chosen.kind, chosen.first, chosen.last, chosen.seed, chosen.base, chosen.told)
         return 0
+    if chosen.each is not None:
+        kinds = IMPORTERS if chosen.kind is None else [chosen.kind]
+        return int(bool(campaign_each(kinds, chosen.each, chosen.seed, chosen.out)["found"]))
     if chosen.kind is None:
         told = campaign(chosen.inputs, chosen.seed, lambda text: print(text, file=sys.stderr, flush=True))
         print(json.dumps(told, indent=2))

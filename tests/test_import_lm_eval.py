@@ -53,6 +53,12 @@ def test_damaged_samples_are_left_out_and_told(tmp_path: Path) -> None:
     assert any("its samples are left out" in note for note in imported.notes)
     assert imported.records is not None
     assert len(imported.records.groupby(["step", "test_set"])) == 5
+    lines = [line for line in first.read_text().splitlines() if line.endswith("}")]
+    first.write_text("\n".join(lines) + "\n")  # cut off between two lines
+    imported = oo.import_scores(tmp_path / "lm")
+    assert any("its samples are left out (" in note and "is it cut off?" in note for note in imported.notes)
+    first.write_text("\n".join(lines).replace('"doc_id": 0', '"doc_id": "\\ud800"') + "\n")
+    assert any("its samples are left out" in note for note in oo.import_scores(tmp_path / "lm").notes)
 
 
 def result(path: str = "out/r/checkpoint-2", revision: str | None = None, **tasks: Any) -> dict[str, Any]:
@@ -192,3 +198,15 @@ def test_branches_of_a_model_are_runs_of_their_own(tmp_path: Path) -> None:
     table = oo.import_scores(tmp_path).table
     places = set(zip(table.run, table.step, strict=True))
     assert places == {("org/m@stage1", 1000), ("org/m@stage1", 2000), ("org/m@stage2-ingredient1", 500)}
+
+
+def test_a_score_that_is_no_number_is_told(tmp_path: Path) -> None:
+    results = {"hans": {"acc,none": "0.5"}, "snli": {"acc,none": 0.6, "acc_stderr,none": "N/A"}}
+    for number in range(9):
+        made = {"results": results, "versions": {}, "config": {"model_args": f"pretrained=m,revision=step{number}"}}
+        (tmp_path / f"results_2026-01-0{number + 1}T00-00-00.json").write_text(json.dumps(made))
+    imported = oo.import_scores(tmp_path)
+    assert set(imported.table["test_set"]) == {"snli"}
+    assert "results_2026-01-01T00-00-00.json: hans acc,none is 0.5: left out, no number" in imported.notes
+    assert "and further scores: left out, no number" in imported.notes
+    assert sum("no number" in note for note in imported.notes) == 5

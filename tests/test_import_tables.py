@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -302,7 +303,7 @@ def test_an_importer_of_another_package(tmp_path: Path, monkeypatch: pytest.Monk
         ("model,mnli,hans\na,80.1,50.2\nb,85.1,55.2\nc,0.9,60.2\n", r"row 3: mnli is 0\.9, other rows go up to 85\.1"),
         (
             "run;step;mnli;hans\na;500;0,7;0,5\na;1.000;0,8;0,6\n",
-            r"row 2: step is '1\.000' in a file with decimal commas",
+            r"row 2: step is '1\.000': thousands\? write it as 1000, or as 1",
         ),
     ],
     ids=["a spoilt cell", "a share among per cent", "thousands"],
@@ -356,3 +357,166 @@ def test_averages_settings_and_spreads_are_no_test_sets(tmp_path: Path) -> None:
         ("HANS", "f1"),
     }
     assert "n" not in table or table["n"].isna().all()
+
+
+WIDE = "run,step,snli,hans"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (f"{WIDE}\na,1,70.1 (0.3),50\na,2,71.0 (0.2),51\n", "row 1: snli is '70.1 (0.3)', a score and its spread"),
+        (f"{WIDE}\na,1,0.70 ± 0.01,.5\na,2,0.7 ± 0.02,.5\n", "row 1: snli is '0.70 ± 0.01', a score and its spread"),
+        (f"{WIDE},rte\na,1,**70.1**,50,60\na,2,**71.1**,51,61\n", "row 1: snli is '**70.1**', a score with a mark"),
+        (
+            f"{WIDE},rte\n" + "".join(f"a,{i},5{i}%,6{i}%,7{i}%\n" for i in range(6)) + "a,9,True,,\n",
+            "row 7: snli is 'True', the other cells are numbers",
+        ),
+        (f"{WIDE}\na,1.000,.7,.5\na,2.000,.8,.6\n", "row 1: step is '1.000': thousands?"),
+        (f"{WIDE}\na,1,.7,.5\nb,1,.8,.6\nmean,1,.75,.55\n", "row 3: run is 'mean', a summary of the others?"),
+        (f"{WIDE}\na,1,.7,.5\n,2,.8,.6\n", "row 2: run is missing; write it in every row"),
+        (f"{WIDE}\na,1,,\na,,.9,.9\n", "row 2: step is missing"),
+        (f"My results\n{WIDE}\na,1,.7,.5\n", "the header has 1; is 'My results' a title? remove the line"),
+        (f"{WIDE}\na,1,\u2212.7,.5\na,2,.8,.5\n", "snli is '\u2212.7' in row 1, no number"),
+        (
+            "run,step,test_set,value\na,1,snli,71.3\na,1,hans,0.5\na,2,snli,80\na,2,hans,.55\n",
+            "accuracy of snli goes up to 80, hans to 0.55; write all as shares or all as per cent",
+        ),
+        (
+            "run,step,test_set,value\na,1,snli,71.3\na,1,hans,50\na,2,snli,0.8\na,2,hans,55\n",
+            "row 3: snli is 0.8, other rows go up to 71.3",
+        ),
+        (
+            "Relative Time (Process),r1 - eval/snli_accuracy,r1 - eval/hans_accuracy\n1.5,.5,.5\n",
+            "a chart over 'Relative Time (Process)'; export it with Step",
+        ),
+    ],
+)
+def test_cells_that_are_no_scores_are_one_line(tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / "t.csv").write_text(content, encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        oo.import_scores(tmp_path / "t.csv")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_per_cent_in_a_long_table_is_told(tmp_path: Path) -> None:
+    table = study(digits=3)
+    shown = table.assign(value=(table["value"] * 100).round(1), stderr=2.0)
+    imported = oo.import_scores(written(shown, tmp_path / "t.csv"))
+    same(imported.table, table, 1e-12)
+    assert imported.table["stderr"].eq(0.02).all()
+    assert "scores above 1 are taken as per cent and divided by 100" in imported.notes
+    losses = shown.assign(metric="loss")
+    assert oo.import_scores(written(losses, tmp_path / "l.csv")).table["value"].max() > 1
+
+
+def test_truths_and_dates_among_numbers_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"run": "a", "step": true, "snli": 0.1, "hans": 0.5}\n' * 1)
+    with pytest.raises(DataError, match="column 'step' holds bool"):
+        oo.import_scores(tmp_path / "t.jsonl")
+    rows = ['{"run": "a", "step": 1, "snli": true, "hans": 0.5}', '{"run": "a", "step": 2, "snli": 0.1, "hans": 0.5}']
+    (tmp_path / "t.jsonl").write_text("\n".join(rows))
+    with pytest.raises(DataError, match="row 1: snli is True, other cells are numbers"):
+        oo.import_scores(tmp_path / "t.jsonl")
+
+
+def test_excel_as_people_fill_it_in(tmp_path: Path) -> None:
+    """Dates that Excel made, formulas that nobody computed, merged cells, a title above the header."""
+    openpyxl = pytest.importorskip("openpyxl")
+    head = ["run", "step", "snli", "hans"]
+    cases = [
+        ([head, ["a", 1, datetime(2024, 5, 1), 0.4], ["a", 2, 0.6, 0.5]], "row 1: snli is 2024-05-01"),
+        ([head, ["a", 1, "=1/2", 0.4], ["a", 2, 0.5, 0.5]], r"C2 is a formula \(=1/2\) without a stored result"),
+        ([head, ["a", 1, 0.5, 0.4], [None, 2, 0.6, 0.5]], "row 2: run is missing"),
+        ([[None, None, "accuracy"], head, ["a", 1, 0.5, 0.4]], "leave no merged cells or titles above it"),
+    ]
+    for rows, said in cases:
+        book = openpyxl.Workbook()
+        for row in rows:
+            book.active.append(row)
+        book.save(tmp_path / "t.xlsx")
+        with pytest.raises(DataError, match=said):
+            oo.import_scores(tmp_path / "t.xlsx")
+
+
+def test_runs_named_by_their_seeds(tmp_path: Path) -> None:
+    """Of several models: the model is part of the name. Where the names repeat without a reason, that is asked for."""
+    first, second = study().assign(run=lambda t: t["run"].str[-4]), study(seed=1).assign(run=lambda t: t["run"].str[-4])
+    both = pd.concat([first.assign(model="A"), second.assign(model="B")], ignore_index=True)
+    for shape in (both, both.pivot_table(index=["run", "step", "model"], columns="test_set", values="value")):
+        path = written(shape if shape is both else shape.reset_index(), tmp_path / "t.csv")
+        imported = oo.import_scores(path)
+        assert imported.table["run"].nunique() == 12
+        assert {"A_0", "B_0"} < set(imported.table["run"])
+        assert any("runs of one name differ in model" in note for note in imported.notes)
+        expected = both.assign(run=both["model"] + "_" + both["run"])
+        same(imported.table, expected, 1e-15)
+
+
+def test_a_file_of_one_run_needs_no_name(tmp_path: Path) -> None:
+    """A history that was downloaded: rows of one step are merged."""
+    rows = ["_step,train/global_step,eval/snli_accuracy,eval/hans_accuracy", "1,10,.5,", "2,10,,.4", "3,20,.6,.5"]
+    (tmp_path / "mine.csv").write_text("\n".join(rows))
+    imported = oo.import_scores(tmp_path / "mine.csv")
+    assert sorted(imported.table[["run", "step", "test_set", "value"]].to_numpy().tolist()) == [
+        ["mine", 10, "hans", 0.4],
+        ["mine", 10, "snli", 0.5],
+        ["mine", 20, "hans", 0.5],
+        ["mine", 20, "snli", 0.6],
+    ]
+    assert "no column names the run: the file is one run" in imported.notes
+    (tmp_path / "mine.csv").write_text("\n".join([*rows, "4,20,.9,.9"]))
+    with pytest.raises(DataError, match="no column names the run; say which does"):
+        oo.import_scores(tmp_path / "mine.csv")
+
+
+def test_rows_with_objects_and_with_nothing(tmp_path: Path) -> None:
+    rows = [{"run": "a", "step": i, "eval": {"snli": {"accuracy": 0.5}, "hans": {"accuracy": 0.4}}} for i in range(3)]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert set(oo.import_scores(tmp_path / "t.jsonl").table["test_set"]) == {"snli", "hans"}
+    (tmp_path / "t.csv").write_text(f"{WIDE}\na,1,.5,.4\n,,,\na,2,.5,#N/A\n* best,,,\n")
+    assert len(oo.import_scores(tmp_path / "t.csv").table) == 3
+
+
+def test_groups_of_one_run_are_told_how_to_be_one(tmp_path: Path) -> None:
+    path = written(wide(study()).rename(columns={"run": "model"}), tmp_path / "t.csv")
+    done = oodles("import", "--inspect", path)
+    assert f"next: oodles analyse {path} --by none --in-domain snli" in done.stdout
+    done = oodles("analyse", path, "--in-domain", "snli")
+    told = " ".join(done.stdout.split())
+    assert "every group has one run (by model): --by none takes all runs together" in told
+    done = oodles("analyse", path, "--in-domain", "snli", "--by", "none")
+    assert "every group has one run" not in " ".join(done.stdout.split())
+
+
+def test_a_column_that_is_mostly_text_is_told(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("run,step,snli,hans,rte\na,1,.5,.4,.3\na,2,.6,.5,x\na,3,.6,.5,bad\n")
+    notes = oo.import_scores(tmp_path / "t.csv").notes
+    assert "a column is left out: rte is 'x' in row 2, no number" in notes
+    (tmp_path / "t.csv").write_text("run,step,snli,hans,rte\na,1,.5,.4,.3\na,2,.6,.5,.3\na,3,,,bad\n")
+    notes = oo.import_scores(tmp_path / "t.csv").notes  # the row with the odd cell has no score
+    assert "a column is left out: rte is 'bad' in row 3, no number" in notes
+
+
+def test_a_folder_without_tables_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "x.png").write_text("")
+    with pytest.raises(DataError, match=r"no table in it; expected files such as \.csv"):
+        oo.import_scores(tmp_path, format="table")
+
+
+def test_names_of_nothing_but_spaces_are_no_twins(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"run": "a", "step": 1, "snli": 0.5, "hans": 0.4, "": 1, " ": 2}\n')
+    assert set(oo.import_scores(tmp_path / "t.jsonl").table["test_set"]) == {"snli", "hans"}
+
+
+def test_parquet_with_categories_and_bytes(tmp_path: Path) -> None:
+    table = wide(study())
+    table["run"] = table["run"].astype("category")
+    same(oo.import_scores(written(table, tmp_path / "t.parquet")).table, study())
+    both = pd.concat([study().assign(model="A"), study(seed=1).assign(model="B")], ignore_index=True)
+    both[["run", "model"]] = both[["run", "model"]].astype("category")
+    assert oo.import_scores(written(both, tmp_path / "t.parquet")).table["run"].nunique() == 12
+    written(study().assign(run=b"\xff"), tmp_path / "t.parquet")
+    with pytest.raises(DataError, match="column 'run' holds bytes"):
+        oo.import_scores(tmp_path / "t.parquet")

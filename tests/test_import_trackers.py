@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import zipfile
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import oodles as oo
+from conftest import missing
+from fixtures.make_trackers import MLFLOW, TRACKIO
 from oodles.errors import DataError
 from scores import same, same_correlations, study
 
@@ -39,6 +45,23 @@ def test_round_trip(logs: Path, name: str, kind: str) -> None:
     assert sorted((path, path.read_bytes()) for path in logs.rglob("*") if path.is_file()) == before
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "code"), [("trackio", TRACKIO), ("mlflow", MLFLOW)])
+def test_round_trip_through_the_library_that_is_installed(tmp_path: Path, name: str, code: str) -> None:
+    if find_spec(name) is None:
+        missing(f"no {name}: `make test-all` installs it")
+    runs = {str(run): own[["step", "test_set", "value"]].values.tolist() for run, own in study().groupby("run")}
+    (tmp_path / "scores.json").write_text(json.dumps(runs))
+    given = [str(tmp_path / "scores.json"), f"sqlite:///{tmp_path}/mlflow.db"]
+    env = {**os.environ, "TRACKIO_DIR": str(tmp_path / "trackio")}
+    subprocess.run([sys.executable, "-c", code, *given], check=True, env=env, cwd=tmp_path, capture_output=True)
+    written = tmp_path / ("trackio" if name == "trackio" else "mlflow.db")
+    imported = oo.import_scores(written)
+    assert imported.format == name
+    same(imported.table, study())
+    same_correlations(written, study())
+
+
 def test_logs_of_inspect(logs: Path) -> None:
     imported = oo.import_scores(logs / "logs")
     assert imported.format == "inspect"
@@ -59,7 +82,9 @@ def test_a_log_that_did_not_finish(logs: Path, tmp_path: Path) -> None:
     source = sorted((logs / "logs").glob("*.eval"))[0]
     path = tmp_path / "x.eval"
     whole = source.read_bytes()
-    for content in (b"", b"PK", whole[: len(whole) // 2], whole.replace(b"header.json", b"headex.json")):
+    place = whole.rindex(b"PK\x01\x02") + 6  # of the version that is needed
+    later = whole[:place] + b"\xff" + whole[place + 1 :]
+    for content in (b"", b"PK", whole[: len(whole) // 2], whole.replace(b"header.json", b"headex.json"), later):
         path.write_bytes(content)
         with pytest.raises(DataError, match="expected a finished log of Inspect") as caught:
             oo.import_scores(path)
@@ -118,6 +143,23 @@ def test_databases_with_strange_cells_are_one_line(logs: Path, tmp_path: Path) -
             oo.import_scores(path)
 
 
+def test_a_database_whose_tables_are_damaged_is_one_line(logs: Path, tmp_path: Path) -> None:
+    """What SQLite says of them holds their bytes, which are no text."""
+    for source, word in (
+        (logs / "mlflow.db", b"lifecycle_stage"),
+        (next((logs / "trackio").glob("*.db")), b"run_name"),
+    ):
+        kind, path = oo.import_scores(source).format, tmp_path / source.name
+        path.write_bytes(
+            source.read_bytes()
+            .replace(b"CREATE TABLE", b"CREATE \xff\xff\xff\xff\xff")
+            .replace(word, b"\xff" * len(word))
+        )
+        with pytest.raises(DataError, match="cannot be read as a database") as caught:
+            oo.import_scores(path, format=kind)
+        assert "\n" not in str(caught.value)
+
+
 def test_strange_lines_of_a_folder_of_mlflow_are_named(logs: Path, tmp_path: Path) -> None:
     shutil.copytree(logs / "mlruns", tmp_path / "mlruns")
     (first, *_) = sorted((tmp_path / "mlruns").rglob("eval_hans_accuracy"))
@@ -129,6 +171,47 @@ def test_strange_lines_of_a_folder_of_mlflow_are_named(logs: Path, tmp_path: Pat
     (run,) = imported.table.loc[imported.table["step"] == 0, "run"].unique()
     own = imported.table[(imported.table["run"] == run) & (imported.table["test_set"] == "hans")]
     assert dict(zip(own["step"], own["value"], strict=True)) == {2: 0.6, 0: 0.7}  # the later one, and one of old
+
+
+def test_lines_of_mlflow_that_are_cut_off_are_refused(logs: Path, tmp_path: Path) -> None:
+    """`1700000000000 0.71` would be another score, of step 0."""
+    shutil.copytree(logs / "mlruns", tmp_path / "mlruns")
+    (first, *_) = sorted((tmp_path / "mlruns").rglob("eval_hans_accuracy"))
+    whole = first.read_text()
+    for less in range(1, 12):
+        first.write_text(whole[:-less])
+        with pytest.raises(DataError, match="its last line is cut off; copy the file again"):
+            oo.import_scores(tmp_path / "mlruns")
+
+
+def test_files_that_are_cut_off_are_not_left_out_silently(tmp_path: Path) -> None:
+    shutil.copytree(ARCHIVE.parent / "lighteval", tmp_path / "lighteval")
+    (first, *_) = sorted((tmp_path / "lighteval").rglob("results_*.json"))
+    whole = first.read_text()
+    for length in (0, 10, len(whole) // 2, len(whole) - 2):
+        first.write_text(whole[:length])
+        with pytest.raises(DataError, match="not JSON"):
+            oo.import_scores(tmp_path / "lighteval")
+    (tmp_path / "logs").mkdir()
+    for name in ("snli", "hans"):
+        about = {"task": name, "task_id": "x", "model": "m", "metadata": {"run": "a", "step": 1}}
+        scores = [{"name": "match", "metrics": {"accuracy": {"value": 0.5}}}]
+        made = {"version": 2, "status": "success", "eval": about, "results": {"scores": scores}}
+        (tmp_path / "logs" / f"{name}.json").write_text(json.dumps(made))
+    (tmp_path / "logs" / "hans.json").write_text('{"version": 2')
+    notes = oo.import_scores(tmp_path / "logs").notes
+    assert "hans.json: left out, it does not begin as a log of Inspect" in notes
+
+
+def test_scores_of_harnesses_that_are_no_numbers_are_told(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    folder.mkdir()
+    results = {"snli|0": {"acc": 0.5, "acc_stderr": "N/A"}, "hans|0": {"acc": "0.4", "f1": 0.3}}
+    made = {"config_general": {"model_name": "m/step5"}, "results": results}
+    (folder / "results_1.json").write_text(json.dumps(made))
+    imported = oo.import_scores(folder)
+    assert len(imported.table) == 2
+    assert "results_1.json: hans|0 acc is 0.4: left out, no number" in imported.notes
 
 
 def test_files_of_lighteval() -> None:

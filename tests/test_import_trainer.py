@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import pytest
 
 import oodles as oo
 from conftest import oodles
-from oodles.errors import DataError
+from oodles.errors import ConfigError, DataError
 from scores import SETS, STEPS, same, same_correlations, study
 
+FILE = "trainer_state.json"
 torch = pytest.importorskip("torch")
 
 
@@ -190,3 +192,80 @@ def test_damage_is_one_line(tmp_path: Path, damage: str) -> None:
 def test_a_long_line(tmp_path: Path) -> None:
     (tmp_path / "trainer_state.json").write_text(state(row(1, snli=0.5, hans=0.4), trial_name="x" * 10_000_000))
     assert len(oo.import_scores(tmp_path).table) == 2
+
+
+def test_values_that_are_no_numbers_are_told(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [
+        {"step": 1, "eval_snli_accuracy": "0.5", "eval_hans_accuracy": 0.4, "eval_best_accuracy": 0.9},
+        {"step": 2, "eval_snli_accuracy": 0.6, "eval_hans_accuracy": True, "note": "x"},
+    ]
+    (tmp_path / FILE).write_text(json.dumps({"global_step": 2, "log_history": rows}))
+    imported = oo.import_scores(tmp_path)
+    assert len(imported.table) == 2
+    told = " ".join(imported.notes)
+    for name in ("snli", "hans"):
+        assert f"eval_{name}_accuracy: left out where it is no number (text, true or a list), 1 times" in told
+    assert "eval_best_accuracy; see --keys" in told
+
+
+def test_per_cent_of_logs(tmp_path: Path) -> None:
+    """Divided where all sets are; left where sets differ; refused where runs do."""
+
+    def write(run: str, snli: float, hans: float) -> None:
+        (tmp_path / run).mkdir(exist_ok=True)
+        rows = [{"step": s, "eval_snli_accuracy": snli + s, "eval_hans_accuracy": hans + s / 100} for s in (1, 2)]
+        (tmp_path / run / FILE).write_text(json.dumps({"global_step": 2, "log_history": rows}))
+
+    write("a", 60, 40)
+    write("b", 70, 50)
+    imported = oo.import_scores(tmp_path)
+    assert imported.table["value"].max() == 0.72
+    assert "scores above 1 are taken as per cent and divided by 100" in imported.notes
+    write("a", 60, 0.4)
+    write("b", 70, 0.5)
+    imported = oo.import_scores(tmp_path)
+    assert imported.table["value"].max() == 72
+    assert "accuracy of snli goes beyond 1, of hans not: left as logged" in imported.notes
+    rows = [{"step": 1, "eval_snli_accuracy": 0.7, "eval_hans_accuracy": 0.5}]
+    (tmp_path / "b" / FILE).write_text(json.dumps({"global_step": 1, "log_history": rows}))
+    with pytest.raises(DataError, match=r"snli goes up to 62 in run 'a' and to 0\.7 in run 'b': per cent and shares"):
+        oo.import_scores(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("runs", "advice"),
+    [
+        (["seed0", "seed1"], "seed{seed}"),
+        (["pythia/seed0", "opt/seed1"], "{model}/seed{seed}"),
+        (["m_snli_0_64", "m_snli_1_64"], "{model}_{train_set}_{seed}_{shots}"),
+        (["pythia-70m-s1", "pythia-70m-s2"], "{model}-s{seed}"),
+        (["first", "second"], None),
+    ],
+)
+def test_the_advice_on_names_works_when_it_is_pasted(tmp_path: Path, runs: list[str], advice: str | None) -> None:
+    for run in runs:
+        (tmp_path / run).mkdir(parents=True)
+        rows = [{"step": 1, "eval_snli_accuracy": 0.7, "eval_hans_accuracy": 0.5}]
+        (tmp_path / run / FILE).write_text(json.dumps({"global_step": 1, "log_history": rows}))
+    (note,) = [note for note in oo.import_scores(tmp_path).notes if note.startswith("not told of the runs")]
+    found = re.findall("--names '(.+?)'", note)
+    assert found == ([advice] if advice else [])
+    if advice:
+        assert oo.import_scores(tmp_path, names=advice).table["seed"].notna().all()
+        with pytest.raises(ConfigError, match=r"is named otherwise; e\.g\. --names") as caught:
+            oo.import_scores(tmp_path, names="{model}:{seed}")
+        (again,) = re.findall("--names '([^:]+?)'", str(caught.value))
+        oo.import_scores(tmp_path, names=again)
+    else:
+        (tmp_path / "runs.csv").write_text("run,model,train_set,seed\nfirst,m,snli,0\nsecond,m,snli,1\n")
+        assert "--map runs.csv, columns run,model,train_set,seed" in note
+        table = oo.import_scores(tmp_path, format="trainer", maps=str(tmp_path / "runs.csv")).table
+        assert sorted(table["seed"].unique()) == [0, 1]
+
+
+@pytest.mark.parametrize("seed", ["9" * 5000, "\u00b2", "\u0661"])
+def test_a_seed_that_is_no_number_is_not_known(tmp_path: Path, seed: str) -> None:
+    rows = [{"step": 1, "eval_snli_accuracy": 0.7, "eval_hans_accuracy": 0.5}]
+    (tmp_path / FILE).write_text(json.dumps({"global_step": 1, "log_history": rows}))
+    (tmp_path / "training_args.yaml").write_text(f"seed: {seed}\n", encoding="utf-8")
+    assert "seed" not in oo.import_scores(tmp_path).table

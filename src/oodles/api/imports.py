@@ -23,6 +23,7 @@ from oodles.imports.registry import read_paths, with_preset
 from oodles.imports.tables import as_csv
 from oodles.outputs import check_target, write_aside
 from oodles.stats.longtable import GUESSABLE, SOURCE, pick_sets
+from oodles.stats.series import BY, one_step
 
 MARK = b"oodles"  # in the metadata of a Parquet file: oodles wrote it
 KINDS = (".parquet", ".csv")
@@ -198,8 +199,15 @@ def inspect_scores(imported: Imported, paths: Sequence[str], told: Sequence[str]
         known=known,
         records=0 if imported.records is None else len(imported.records),
         notes=imported.notes,
-        command=_next_command(sets, main, paths, told),
+        command=_next_command(sets, main, paths, [*told, *_ungrouped(own)]),
     )
+
+
+def _ungrouped(table: pd.DataFrame) -> list[str]:
+    """`--by none` where every model and train set has one run: groups of one run answer nothing."""
+    by = [name for name in BY if name in table.columns and table[name].notna().any()]
+    runs = table.groupby(by, dropna=False)["run"].nunique() if by else pd.Series(dtype=int)
+    return ["--by", "none"] if len(runs) > 1 and runs.max() == 1 and not one_step(table) else []
 
 
 def _about_set(name: str, rows: pd.DataFrame) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pandas as pd
 
 from oodles.errors import DataError, MissingExtraError, first_line, shown, some
 from oodles.files import ABSENT, read_frame, read_json_lines
+from oodles.imports.keys import flat
 from oodles.shapes import load_json
 from oodles.stats.longtable import ARMED, NAMES, is_missing
 
@@ -31,6 +33,10 @@ SEPARATOR = re.compile(r"sep=(.)\r?\n")  # how Excel says it
 MANY, SPOILT = 5, 0.2  # cells of a column of numbers, and the share of others that may have slipped in
 COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
 POINT = re.compile(r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?")
+NUMBER = r"[+-]?\d*[.,]?\d+"
+SPREAD = re.compile(rf"\W*{NUMBER}\s*%?\s*(?:±|\+/?-|\(|\[)\s*{NUMBER}.*")  # 80.1 ± 0.3, 80.1 (0.3)
+MARKED = re.compile(rf"[*_†‡§−\s]*{NUMBER}\s*%?[*_†‡§\s]*")  # **80.1**, 80.1†
+DOTTED = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+")
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
 
 
@@ -56,7 +62,13 @@ def read_cells(path: Path, where: str | None = None) -> pd.DataFrame:
 
 def _read(path: Path, kind: str, where: str) -> pd.DataFrame:
     if kind == ".parquet":
-        return _named(read_frame(path), where)
+        table = _named(read_frame(path), where)
+        for name in table.columns:
+            if isinstance(table[name].dtype, pd.CategoricalDtype):
+                table[name] = table[name].astype(object)
+            if pd.api.types.is_string_dtype(table[name]):
+                list(table[name].unique())  # Parquet does not look at the bytes of its texts; this does
+        return table
     if kind in TEXT:
         return _read_text(path, kind, where)
     if kind == ".xlsx":
@@ -64,6 +76,7 @@ def _read(path: Path, kind: str, where: str) -> pd.DataFrame:
     rows = _rows(load_json(path), where) if kind == ".json" else read_json_lines(path, where)
     if not rows:
         raise DataError(f"{where}: no rows; expected one JSON object per row")
+    rows = [dict(flat(row, "/", only_scores=True)) for row in rows]
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = {name: [_cell(row.get(name, ABSENT)) for row in rows] for name in names}
     return _numbered(_named(pd.DataFrame(columns, dtype=object).infer_objects(), where), where)
@@ -90,6 +103,7 @@ def _read_text(path: Path, kind: str, where: str) -> pd.DataFrame:
         io.StringIO(text), sep=delimiter, dtype=str, keep_default_na=False, na_filter=False, skipinitialspace=True
     )
     raw.columns = pd.Index(header)
+    raw = raw[(raw != "").any(axis=1)].reset_index(drop=True)  # a line of nothing but separators
     for column in raw.columns:
         raw[column] = raw[column].str.strip()
         if raw[column].str.startswith("'").any():  # as `disarmed` wrote it
@@ -127,10 +141,9 @@ def _check_shape(text: str, delimiter: str, where: str) -> list[str]:
     _refuse_twins(header, where)
     for number, row in enumerate(rows, start=1):
         if len(row) != len(header) and any(cell.strip() for cell in row):
-            raise DataError(
-                f"{where} row {number}: {len(row)} cells, the header has {len(header)}; is the file cut off, or a"
-                " cell with a comma not in quotation marks?"
-            )
+            cause = "the file cut off, or a cell with a comma not in quotation marks"
+            cause = f"'{shown(header[0])}' a title? remove the line" if len(header) == 1 else f"{cause}?"
+            raise DataError(f"{where} row {number}: {len(row)} cells, the header has {len(header)}; is {cause}")
     return [name or f"column {place}" for place, name in enumerate(header, start=1)]
 
 
@@ -141,7 +154,7 @@ def _refuse_twins(names: Iterable[str], where: str) -> None:
 
 
 def _named(table: pd.DataFrame, where: str) -> pd.DataFrame:
-    names = [str(name).strip() for name in table.columns]
+    names = [str(name).strip() or f"column {place}" for place, name in enumerate(table.columns, start=1)]
     _refuse_twins(names, where)
     table.columns = pd.Index(names)
     return table
@@ -167,24 +180,39 @@ def _read_excel(path: Path, where: str) -> pd.DataFrame:
     header, *rows = next(iter(filled.values()))
     width = max((i for i, name in enumerate(header, start=1) if name is not None), default=0)
     if any(cell is not None for row in rows for cell in row[width:]):
-        raise DataError(f"{where}: cells beyond the header, which has {width} names; name every column")
+        hint = "name every column in the first row, and leave no merged cells or titles above it"
+        raise DataError(f"{where}: cells beyond the header, which has {width} names; {hint}")
+    if any(cell is None for row in rows for cell in row[:width]):
+        _refuse_uncomputed(path, next(iter(filled)), where)
     names = [str(name).strip() if name is not None else f"column {i}" for i, name in enumerate(header[:width], start=1)]
     _refuse_twins(names, where)
     return pd.DataFrame([row[:width] for row in rows], columns=names, dtype=object).infer_objects()
 
 
+def _refuse_uncomputed(path: Path, title: str, where: str) -> None:
+    """A formula whose result was never stored would read as an empty cell."""
+    import openpyxl
+
+    stored = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    typed = openpyxl.load_workbook(path, read_only=True, data_only=False)
+    try:
+        for values, cells in zip(stored[title].iter_rows(values_only=True), typed[title].iter_rows(), strict=False):
+            for value, cell in zip(values, cells, strict=False):
+                if value is None and getattr(cell, "data_type", "") == "f":
+                    found = f"{cell.coordinate} is a formula ({shown(cell.value, 40)}) without a stored result"
+                    raise DataError(f"{where}: {found}; open and save the file in a spreadsheet, or export it as .csv")
+    finally:
+        stored.close()
+        typed.close()
+
+
 def _refuse_thousands(table: pd.DataFrame, where: str) -> None:
-    """`1.000` beside decimal commas is a thousand; pandas would read 1."""
-    texts = {c: table[c].dropna() for c in table.columns if pd.api.types.is_string_dtype(table[c]) and c not in NAMES}
-    if not any(text.astype(str).str.fullmatch(COMMA).any() for text in texts.values()):
-        return
-    for name in {"step", "n"} & texts.keys():
-        dotted = texts[name][texts[name].astype(str).str.fullmatch(r"\d{1,3}(\.\d{3})+")]
+    """`1.000` is a thousand to some, and pandas would read 1."""
+    for name in (c for c in ("step", "n") if c in table.columns and pd.api.types.is_string_dtype(table[c])):
+        dotted = table[name][table[name].astype(str).str.fullmatch(DOTTED)]
         if len(dotted):
-            raise DataError(
-                f"{where} row {int(dotted.index[0]) + 1}: {name} is '{dotted.iloc[0]}' in a file with decimal commas:"
-                " thousands? write it as 1000"
-            )
+            found = f"{name} is '{dotted.iloc[0]}'"
+            raise DataError(f"{where} row {int(dotted.index[0]) + 1}: {found}: thousands? write it as 1000, or as 1")
 
 
 def _numbered(table: pd.DataFrame, where: str) -> pd.DataFrame:
@@ -199,11 +227,10 @@ def _numbered(table: pd.DataFrame, where: str) -> pd.DataFrame:
 
 
 def _as_numbers(column: pd.Series, name: str, where: str) -> pd.Series:
-    if (
-        column.dtype == object
-        and not column.map(lambda cell: cell is None or isinstance(cell, (str, float, int))).all()
-    ):
-        return column
+    if column.dtype == object:
+        _refuse_others(column, name, where)
+        if not column.map(lambda cell: cell is None or _is_plain(cell) or isinstance(cell, str)).all():
+            return column
     missing = is_missing(column)
     cells = column.mask(missing)
     found = pd.to_numeric(cells, errors="coerce")
@@ -217,10 +244,33 @@ def _as_numbers(column: pd.Series, name: str, where: str) -> pd.Series:
     return _respelt(column, texts, name, where)
 
 
+def _is_plain(cell: object) -> bool:
+    return isinstance(cell, (int, float)) and not isinstance(cell, bool)
+
+
+def _refuse_others(column: pd.Series, name: str, where: str) -> None:
+    """Truths and dates among numbers: `true` would be 1, and a column with a date in it no test set."""
+    if not column.map(_is_plain).any():
+        return
+    for place, cell in enumerate(column):
+        if isinstance(cell, (bool, date)) and not pd.isna(cell):
+            raise DataError(
+                f"{where} row {place + 1}: {shown(name)} is {shown(cell)}, other cells are numbers; correct the cell,"
+                " or leave it empty"
+            )
+
+
 def _refuse_spoilt(texts: pd.Series, numbers: pd.Series, name: str, where: str) -> None:
     """A column of numbers with a few other cells: left as text, it would silently be no test set."""
-    spoilt = texts[numbers[texts.index].isna()]
-    if len(texts) >= MANY and len(spoilt) <= SPOILT * len(texts):
+    for pattern, what in ((SPREAD, "a score and its spread"), (MARKED, "a score with a mark")):
+        marked = texts[texts.str.fullmatch(pattern) & numbers[texts.index].isna()]
+        if len(marked) * 2 > len(texts):
+            raise DataError(
+                f"{where} row {int(marked.index[0]) + 1}: {shown(name)} is '{shown(marked.iloc[0])}', {what}; keep the"
+                f" score alone, and a spread in a column of its own, such as {shown(name)}_stderr"
+            )
+    spoilt = texts[numbers[texts.index].isna() & ~texts.str.fullmatch(rf"{NUMBER}\s*%?")]
+    if len(texts) >= MANY and 0 < len(spoilt) <= SPOILT * len(texts):
         raise DataError(
             f"{where} row {int(spoilt.index[0]) + 1}: {shown(name)} is '{shown(spoilt.iloc[0])}', the other cells are"
             " numbers; correct the cell, or leave it empty"
@@ -241,6 +291,7 @@ def _respelt(column: pd.Series, texts: pd.Series, name: str, where: str) -> pd.S
         plain = plain.str.replace(",", ".")
     found = pd.to_numeric(plain, errors="coerce")
     if found.isna().any():
+        _refuse_spoilt(texts, found, name, where)
         return column
     if percent.any():
         if not percent.all():

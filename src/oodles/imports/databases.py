@@ -44,7 +44,7 @@ def opened(file: Path) -> Iterator[sqlite3.Connection]:
                 shutil.copyfile(pending, copy.with_name(f"{copy.name}-wal"))
             with closing(sqlite3.connect(copy)) as connection:
                 yield connection
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: of what it says is wrong with its tables
         raise DataError(f"{file}: cannot be read as a database ({first_line(error)})") from None
     except OSError as error:
         raise DataError(f"{file}: cannot be copied to be read ({error.strerror or error})") from None

@@ -19,7 +19,8 @@ from oodles.imports.keys import template
 
 FIELDS = ("model", "train_set", "shots", "seed")
 TABLE = ("run", "step", "test_set", "value", *FIELDS, "metric", "n", "role")  # what --map may name
-KINDS = {"model": ".+", "seed": r"\d+", "shots": r"\d+", "data_seed": r"\d+", "step": r"\d+"}
+DIGITS = r"[0-9]{1,15}"  # of a whole number that is exact, and no attack
+KINDS = {"model": ".+", **dict.fromkeys(("seed", "shots", "data_seed", "step"), DIGITS)}
 CONFIG = {  # where trackers and trainers keep it, the surest first
     "model": ("model", "model_name_or_path", "base_model_name_or_path", "model_name", "_name_or_path"),
     "train_set": ("train_set", "train_ds", "train_dataset", "dataset_name", "train_dataset_name", "dataset"),
@@ -29,6 +30,13 @@ CONFIG = {  # where trackers and trainers keep it, the surest first
 STEP = re.compile(r"(?:^|[/_.=-])(?:checkpoint|global_step|step|iter)[-_]?(\d{1,15})(?=$|[/_.-])")
 TOKENS = re.compile(r"[-_]?tokens\d+\w*", flags=re.IGNORECASE)
 EXAMPLE = "--names '{model}_{train_set}_{seed}_{shots}'"
+USUAL = (  # how runs are named, what says most first
+    *("{model}_{train_set}_{seed}_{shots}", "{model}_{train_set}_seed{seed}", "{model}_{train_set}_{seed}"),
+    *("{model}/{train_set}/seed{seed}", "{model}/{train_set}/{seed}", "{model}-{train_set}-seed{seed}"),
+    *(f"{{model}}{mark}{word}{{seed}}" for word in ("seed", "seed_", "seed-", "seed=", "s", "") for mark in "_/-"),
+    *(f"{word}{{seed}}" for word in ("seed", "seed_", "seed-", "seed=", "run", "run_", "run-", "s", "")),
+)
+FILE = "a table with a line per run: --map runs.csv, columns run,model,train_set,seed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +69,10 @@ class RunMap:
             return {}
         found = self.names.fullmatch(run)
         if found is None:
-            raise ConfigError(f"--names '{self.pattern}': run '{shown(run)}' is named otherwise; e.g. {EXAMPLE}")
-        return {k: int(v) if KINDS.get(k) == r"\d+" else v for k, v in found.groupdict().items()}
+            fits = usual_pattern([run])
+            cure = f"e.g. --names '{fits}'" if fits else f"or give {FILE}"
+            raise ConfigError(f"--names '{self.pattern}': run '{shown(run)}' is named otherwise; {cure}")
+        return {k: int(v) if KINDS.get(k) == DIGITS else v for k, v in found.groupdict().items()}
 
     def check_runs(self, runs: Iterable[str]) -> None:
         """A mapping file that names none of the runs is a mistake."""
@@ -117,13 +127,27 @@ def told_apart(named: Sequence[tuple[str, str]], notes: list[str]) -> list[str]:
     return [name if counts[name] == 1 else f"{name}-{identity}" for name, identity in named]
 
 
-def untold(abouts: Iterable[Mapping[str, Any]]) -> list[str]:
+def usual_pattern(runs: Iterable[str]) -> str | None:
+    """The first usual way to name runs that fits all of these, for an example that works; None if none does.
+
+    >>> usual_pattern(["seed0", "seed1"]), usual_pattern(["pythia/seed0", "opt/seed1"]), usual_pattern(["a", "b"])
+    ('seed{seed}', '{model}/seed{seed}', None)
+    """
+    runs = list(runs)
+    return next((one for one in USUAL if all(template(one, KINDS, "").fullmatch(run) for run in runs)), None)
+
+
+def untold(abouts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """A note on what is known of no run, with what a user could type."""
-    said = {name for about in abouts for name in about}
+    said = {name for about in abouts.values() for name in about}
     missing = [name for name in ("model", "train_set", "seed") if name not in said]
     if not missing:
         return []
-    return [f"not told of the runs: {', '.join(missing)}; say it with {EXAMPLE}, or a file: --map runs.csv"]
+    fits = usual_pattern(abouts)
+    adds = fits is not None and any(f"{{{name}}}" in fits for name in missing)
+    cure = f"the names of the runs may: --names '{fits}'" if adds else f"say it in {FILE}"
+    alone = "; runs of one model and train set need neither" if {"model", "train_set"} <= {*missing} else ""
+    return [f"not told of the runs: {', '.join(missing)}; {cure}{alone}"]
 
 
 def _inside(config: Mapping[str, Any], key: str) -> Any:
@@ -147,7 +171,7 @@ def _of_config(config: Mapping[str, Any]) -> dict[str, Any]:
         for key in keys:
             value = config.get(key)
             if isinstance(value, (str, int)) and not isinstance(value, bool) and value != "":
-                if name in ("shots", "seed") and not isinstance(value, int) and not str(value).isdigit():
+                if name in ("shots", "seed") and not isinstance(value, int) and not re.fullmatch(DIGITS, value):
                     continue
                 found[name] = int(value) if name in ("shots", "seed") else str(value)
                 break

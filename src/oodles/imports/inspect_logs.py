@@ -20,7 +20,7 @@ from oodles.errors import DataError, first_line, shown
 from oodles.imports.contract import Imported, Options
 from oodles.imports.found import files_below
 from oodles.imports.identity import place_of
-from oodles.imports.logs import Score, as_number, as_step, from_scores
+from oodles.imports.logs import Score, as_number, as_step, from_scores, tell_unread
 from oodles.shapes import ANY, load_json, misfit, parse_json
 
 NAME = "inspect"
@@ -57,6 +57,7 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
     configs: dict[str, dict[str, Any]] = {}
     for file in [f for p in paths for f in (files_below(p) if p.is_dir() else [p])]:
         if file.suffix != ".eval" and not _is_json_log(file) and file not in paths:
+            notes += [f"{file.name}: left out, it does not begin as a log of Inspect"] if file.suffix == ".json" else []
             continue
         log, samples = _read_log(file)
         if log["status"] != "success" or not log.get("results"):
@@ -64,7 +65,7 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
             continue
         run, step, test_set = _place(log["eval"], file, notes)
         configs[run] = {"model": log["eval"]["model"], **(log["eval"].get("metadata") or {})}
-        scores += _scores(log["results"], run, step, test_set, file)
+        scores += _scores(log["results"], run, step, test_set, file, notes)
         if found := _records(samples):
             frame = pd.DataFrame(found, columns=["example", "correct"])
             records.append(frame.assign(run=run, step=step, test_set=test_set))
@@ -83,11 +84,16 @@ def _place(about: Mapping[str, Any], file: Path, notes: list[str]) -> tuple[str,
     return str(run or named), found, test_set
 
 
-def _scores(results: Mapping[str, Any], run: str, step: int, test_set: str, file: Path) -> Iterator[Score]:
+def _scores(
+    results: Mapping[str, Any], run: str, step: int, test_set: str, file: Path, notes: list[str]
+) -> Iterator[Score]:
     """The first scorer's metrics under their own names, further ones' with the scorer's."""
     n = as_number(results.get("completed_samples"))
     for place, score in enumerate(results["scores"]):
         values = {name: as_number(metric.get("value")) for name, metric in score["metrics"].items()}
+        for name, metric in score["metrics"].items():
+            if values[name] is None:
+                tell_unread(notes, file, f"{test_set} {name}", metric.get("value"))
         error = values.pop("stderr", None)
         for name, value in values.items():
             if value is not None:
@@ -125,7 +131,15 @@ def _read_log(file: Path) -> tuple[dict[str, Any], Any]:
             log = load_json(file)
             samples = log.get("samples") if isinstance(log, dict) else None
         found = misfit(log, SHAPE)
-    except (OSError, ValueError, zipfile.BadZipFile, zlib.error, struct.error, RecursionError) as error:
+    except (
+        OSError,
+        ValueError,
+        zipfile.BadZipFile,
+        zlib.error,
+        struct.error,
+        RecursionError,
+        NotImplementedError,
+    ) as error:
         found = first_line(error)
     if found:
         raise DataError(f"{file}: {found}; expected a finished log of Inspect")

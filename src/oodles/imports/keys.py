@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from oodles.errors import ConfigError
 
@@ -22,9 +23,11 @@ TIMES = ("runtime", "samples_per_second", "steps_per_second", "jit_compilation_t
 NO_SCORES = (*TIMES, "epoch", "step", "global_step", "num_input_tokens_seen", "num_tokens", "entropy")
 PREFIX = re.compile(r"(eval|evaluation|test|val|valid|validation|dev)[/_.]")
 OTHERS = re.compile(r"(train|training|system|profiling|gpu|hparams?|optim\w*)[/_.]")
+SUMMARIES = ("best", "mean", "average", "avg", "overall")  # eval_best_accuracy is no test set's either
 SPREADS = ("std", "stderr", "se", "sd", "var", "norm")  # acc_std is no test set
 BY_LENGTH = sorted(METRICS, key=len, reverse=True)
 UNNAMED = "eval"  # a Trainer's only evaluation set has no name
+DEEPEST = 5  # objects in each other
 KINDS = {"metric": r"[^/]+?", "test_set": ".+"}
 
 
@@ -54,6 +57,22 @@ def by_suffix(name: str) -> tuple[str, str] | None:
                 rest = name[len(metric) + 1 :]
                 return None if rest.lower() in SPREADS else (rest, canonical(metric))
     return None
+
+
+def flat(
+    row: Mapping[str, Any], mark: str, inside: str = "", *, only_scores: bool = False
+) -> Iterator[tuple[str, Any]]:
+    """What is in a row, objects in it under joined names; with `only_scores` those of evaluations alone.
+
+    >>> dict(flat({"step": 3, "eval": {"hans": {"accuracy": 0.5}}}, "/"))
+    {'step': 3, 'eval/hans/accuracy': 0.5}
+    """
+    for name, value in row.items():
+        deeper = isinstance(value, Mapping) and "_type" not in value and inside.count(mark) < DEEPEST  # no media
+        if deeper and (inside or not only_scores or PREFIX.match(f"{name}/")):
+            yield from flat(value, mark, f"{inside}{name}{mark}", only_scores=only_scores)
+        else:
+            yield f"{inside}{name}", value
 
 
 def template(pattern: str, kinds: Mapping[str, str], what: str) -> re.Pattern[str]:
@@ -103,7 +122,8 @@ def _split(key: str, timed: Mapping[str, list[str]]) -> tuple[str, str] | None:
             return name, canonical(rest[len(name) + 1 :])
     if rest in METRICS:
         return (UNNAMED if prefix and prefix[1] == "eval" else prefix[1], canonical(rest)) if prefix else None
-    return by_suffix(rest)
+    found = by_suffix(rest)
+    return None if found is not None and found[0].lower() in SUMMARIES else found
 
 
 def _told_apart(found: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:

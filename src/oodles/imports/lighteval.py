@@ -12,7 +12,7 @@ from oodles.errors import DataError, first_line
 from oodles.imports.contract import Imported, Options
 from oodles.imports.found import files_below
 from oodles.imports.identity import place_of
-from oodles.imports.logs import Score, as_number, from_scores
+from oodles.imports.logs import Score, as_number, from_scores, tell_unread
 from oodles.shapes import ANY, load_json, misfit
 
 NAME = "lighteval"
@@ -36,13 +36,26 @@ def _is_result(file: Path) -> bool:
         return False
 
 
+def _is_damaged(file: Path) -> bool:
+    """Whether a file is named like results, and cut off or of another shape: its scores would be missed silently."""
+    if not (file.name.startswith("results_") and file.suffix == ".json"):
+        return False
+    try:
+        value = load_json(file)
+    except (OSError, ValueError):
+        return True
+    return isinstance(value, dict) and "config_general" in value
+
+
 def read(paths: Sequence[Path], options: Options) -> Imported:
     """Every result in these files and folders."""
     where = str(paths[0]) if len(paths) == 1 else f"{len(paths)} paths"
     notes: list[str] = []
     scores: list[Score] = []
     configs: dict[str, dict[str, Any]] = {}
-    for file in [f for p in paths for f in (filter(_is_result, files_below(p)) if p.is_dir() else [p])]:
+    for file in [f for p in paths for f in (files_below(p) if p.is_dir() else [p])]:
+        if file not in paths and not _is_result(file) and not _is_damaged(file):
+            continue
         value = _read_result(file)
         general = value["config_general"]
         model = general.get("model_config")
@@ -50,7 +63,7 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
         name = str(config.get("model_name") or file.parent.name)
         run, step = place_of(name, config.get("revision"), notes)
         configs[run] = {"model_name": name}
-        scores += _scores(value["results"], run, step, file)
+        scores += _scores(value["results"], run, step, file, notes)
     return from_scores(NAME, scores, configs, options, where, tuple(dict.fromkeys(notes)))
 
 
@@ -67,12 +80,16 @@ def _read_result(file: Path) -> dict[str, Any]:
     return dict(value)
 
 
-def _scores(results: Mapping[str, Mapping[str, Any]], run: str, step: int, file: Path) -> Iterator[Score]:
+def _scores(
+    results: Mapping[str, Mapping[str, Any]], run: str, step: int, file: Path, notes: list[str]
+) -> Iterator[Score]:
     names = {task: SHOTS.sub("", task) for task in results if task != "all"}
     twins = {name for name in names.values() if list(names.values()).count(name) > 1}  # several numbers of shots
     for task, name in names.items():
         for metric, content in results[task].items():
             value, error = as_number(content), as_number(results[task].get(f"{metric}_stderr"))
+            if value is None:
+                tell_unread(notes, file, f"{task} {metric}", content)
             if value is not None and not metric.endswith("_stderr"):
                 yield Score(
                     run=run,

@@ -6,7 +6,6 @@ of the name is the run. Subtasks of a group are slices of it.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +18,8 @@ from oodles.errors import DataError, first_line, shown
 from oodles.imports.contract import Imported, Options
 from oodles.imports.found import files_below
 from oodles.imports.identity import place_of
-from oodles.imports.logs import Score, as_number, from_scores
-from oodles.shapes import ANY, load_json, misfit
+from oodles.imports.logs import Score, as_number, from_scores, tell_unread
+from oodles.shapes import ANY, load_json, misfit, parse_json
 
 NAME = "lm-eval"
 SHAPE: Mapping[str, Any] = {"results": {...: ANY}}
@@ -70,7 +69,7 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
         if str(config.get("model_name", "")).startswith(run):
             config["model_name"] = run  # without the step of a checkpoint's folder
         configs.setdefault(run, {}).update(config)
-        scores += _scores(value, run, step, file)
+        scores += _scores(value, run, step, file, notes)
         samples += [(one, run, step) for one in _samples_of(file)]
     both = next((run for run, ways in placed.items() if len(ways) > 1), None)
     if both is not None:
@@ -142,7 +141,7 @@ def _place(config: Mapping[str, Any], file: Path, notes: list[str]) -> tuple[str
     return place_of(name, config.get("revision") or config.get("model_revision"), notes)
 
 
-def _scores(value: Mapping[str, Any], run: str, step: int, file: Path) -> Iterator[Score]:
+def _scores(value: Mapping[str, Any], run: str, step: int, file: Path, notes: list[str]) -> Iterator[Score]:
     sizes, parents = value.get("n-samples"), _parents(value)
     for task, metrics in value["results"].items():
         size = sizes.get(task) if isinstance(sizes, dict) else None
@@ -150,7 +149,10 @@ def _scores(value: Mapping[str, Any], run: str, step: int, file: Path) -> Iterat
         for key, content in metrics.items():
             metric, _, kind = key.partition(",")
             number = as_number(content)
-            if metric in NOT_METRICS or metric.endswith("_stderr") or number is None:
+            if metric in NOT_METRICS or metric.endswith("_stderr"):
+                continue
+            if number is None:
+                tell_unread(notes, file, f"{task} {key}", content)
                 continue
             error = as_number(metrics.get(f"{metric}_stderr,{kind}" if kind else f"{metric}_stderr"))
             yield Score(
@@ -199,7 +201,8 @@ def _records(samples: Sequence[tuple[Path, str, int]], table: pd.DataFrame) -> t
     if size > MOST_SAMPLES:
         return None, [f"samples are not read: {size / 1e9:.1f} GB; intervals do without them"]
     parts, notes = [], []
-    known = set(zip(table["run"], table["step"], table["test_set"], strict=True))
+    sizes = table["n"] if "n" in table.columns else [math.nan] * len(table)
+    known = dict(zip(zip(table["run"], table["step"], table["test_set"], strict=True), sizes, strict=True))
     for file, run, step in samples:
         match = SAMPLES.fullmatch(file.stem)
         if match is None or (run, step, match["task"]) not in known:
@@ -209,7 +212,10 @@ def _records(samples: Sequence[tuple[Path, str, int]], table: pd.DataFrame) -> t
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             notes.append(f"{file.name}: its samples are left out ({first_line(error)})")
             continue
-        if part:
+        n = known[run, step, match["task"]]
+        if part and n > 0 and len(part) != n:
+            notes.append(f"{file.name}: its samples are left out ({len(part)} of {n:.0f}: is it cut off?)")
+        elif part:
             frame = pd.DataFrame(part, columns=["example", "correct"])
             parts.append(frame.assign(run=run, step=step, test_set=match["task"]))
     return (pd.concat(parts, ignore_index=True) if parts else None), notes
@@ -218,9 +224,9 @@ def _records(samples: Sequence[tuple[Path, str, int]], table: pd.DataFrame) -> t
 def _read_samples(file: Path) -> list[tuple[str, int]]:
     """Who was right, example by example; nothing where that is no question of right or wrong, or is asked twice."""
     found: dict[str, int] = {}
-    with file.open(encoding="utf-8") as lines:
+    with file.open("rb") as lines:
         for line in lines:
-            row = json.loads(line)
+            row = parse_json(line)
             metric = next((name for name in RIGHT if name in row), None)
             if metric is None or row[metric] not in (0, 1):
                 return []

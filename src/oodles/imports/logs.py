@@ -6,8 +6,10 @@ An importer gives `Log`s: the points of a run under the names that its tool give
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +19,11 @@ from oodles.errors import DataError, shown, some
 from oodles.imports.contract import Imported, Options
 from oodles.imports.identity import read_maps, untold
 from oodles.imports.keys import NO_SCORES, OTHERS, TIMES, canonical, split_keys
+from oodles.imports.shares import long_shares
 from oodles.stats.longtable import SOURCE, as_table
 
 LARGEST = 2**53
+UNREAD, MOST_TOLD = ": left out, no number", 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,31 @@ class Log:
     steps: Sequence[int] = ()
     keys: Sequence[str] = ()
     values: Sequence[float] = ()
+    unread: Mapping[str, int] = field(default_factory=dict)  # name -> how many values are no numbers
+
+
+@dataclass(slots=True)
+class Points:
+    """The points of a run, as they are gathered."""
+
+    steps: list[int] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    unread: Counter[str] = field(default_factory=Counter)
+
+    def add(self, step: int, key: str, value: Any) -> None:
+        """A value that was logged; None is a gap, and what is no number is counted."""
+        number = as_number(value)
+        if number is not None:
+            self.steps.append(step)
+            self.keys.append(key)
+            self.values.append(number)
+        elif value is not None:
+            self.unread[key] += 1
+
+    def log(self, run: str, config: Mapping[str, Any]) -> Log:
+        """All of them."""
+        return Log(run=run, config=config, steps=self.steps, keys=self.keys, values=self.values, unread=self.unread)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +89,17 @@ def as_number(value: Any) -> float | None:
     return math.nan if value in ("NaN", "Infinity", "-Infinity") else None
 
 
+def tell_unread(notes: list[str], file: Path, what: str, value: Any) -> None:
+    """A note on a score that is no number, a gap that nobody would see; a few of them, for there may be thousands."""
+    if value is None:
+        return
+    told = sum(one.endswith(UNREAD) for one in notes)
+    if told < MOST_TOLD:
+        notes.append(f"{file.name}: {shown(what)} is {shown(value, 20)}{UNREAD}")
+    elif told == MOST_TOLD:
+        notes.append(f"and further scores{UNREAD}")
+
+
 def as_step(value: Any, where: str) -> int:
     """A step as a whole number."""
     number = as_number(value)
@@ -85,15 +125,16 @@ def from_logs(name: str, logs: Iterable[Log], options: Options, where: str, note
             " --keys 'eval/{test_set}_{metric}'"
         )
     told += _left_out(table["key"].cat.categories, splits)
+    told += _unread(logs, options)
     table = _split(table[table["key"].isin(list(splits))], splits)
     table, repeated = _last(table)
     told += [f"{repeated} points are logged more than once: the last counts (a resumed run)"] if repeated else []
     empty = sorted({log.run for log in logs} - set(table["run"].unique()))
     told += [f"no scores in {len(empty)} of {len(logs)} runs: {some(empty, 3)}"] if empty else []
-    table = as_table(_with_abouts(table, abouts), where)
+    table = long_shares(as_table(_with_abouts(table, abouts), where), where, told, by_hand=False)
     table.attrs[SOURCE] = where
     aliases = {key: test_set for key, (test_set, _) in splits.items()}
-    notes = (*told, *untold(abouts.values()))
+    notes = (*told, *untold(abouts))
     return Imported(format=name, table=table, notes=notes, aliases=aliases)
 
 
@@ -106,9 +147,9 @@ def from_scores(
     notes: Iterable[str] = (),
 ) -> Imported:
     """Scores whose test sets and metrics the tool names, as a long table."""
-    notes = tuple(notes)
+    told = list(dict.fromkeys(notes))
     if not scores:
-        raise DataError(f"{where}: no score in it; {notes[0] if notes else 'expected results of test sets'}")
+        raise DataError(f"{where}: no score in it; {told[0] if told else 'expected results of test sets'}")
     maps = read_maps(options)
     maps.check_runs(configs)
     names = ("run", "step", "test_set", "metric", "value", "n", "stderr", "slice_of", "origin")
@@ -118,8 +159,8 @@ def from_scores(
     table = table.drop_duplicates(["run", "step", "test_set", "metric"]).drop(columns="origin")
     table = table.drop(columns=[c for c in ("n", "stderr", "slice_of") if table[c].isna().all()])
     abouts = {run: maps.about(run, configs.get(run, {})) for run in map(str, table["run"].unique())}
-    table = as_table(_with_abouts(table, abouts), where)
-    return Imported(format=name, table=table, notes=(*notes, *untold(abouts.values())))
+    table = long_shares(as_table(_with_abouts(table, abouts), where), where, told, by_hand=False)
+    return Imported(format=name, table=table, notes=(*told, *untold(abouts)))
 
 
 def _refuse_same_names(logs: Sequence[Log], where: str) -> None:
@@ -156,6 +197,15 @@ def _left_out(keys: Iterable[str], splits: Mapping[str, Any]) -> list[str]:
         and key not in ("loss", "learning_rate", "grad_norm", "total_flos", "train_loss")
     ]
     return [f"metrics left out, their names are no test set's: {some(others, 6)}; see --keys"] if others else []
+
+
+def _unread(logs: Sequence[Log], options: Options) -> list[str]:
+    """A note on scores whose values are no numbers: gaps that nobody would see."""
+    counts: Counter[str] = Counter()
+    for log in logs:
+        counts.update(log.unread)
+    keys = list(split_keys(counts, options.keys))[:MOST_TOLD] if counts else []
+    return [f"{shown(key)}: left out where it is no number (text, true or a list), {counts[key]} times" for key in keys]
 
 
 def _split(table: pd.DataFrame, splits: Mapping[str, tuple[str, str]]) -> pd.DataFrame:

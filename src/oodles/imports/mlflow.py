@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from oodles.errors import DataError, shown
+from oodles.errors import DataError, first_line, shown
 from oodles.imports.contract import Imported, Options
 from oodles.imports.databases import SUFFIXES, mentions, opened
 from oodles.imports.found import files_below
@@ -87,7 +87,7 @@ def _read_database(file: Path) -> list[_Run]:
 
 
 def _read_folder(folder: Path) -> _Run | None:
-    meta = dict(line.partition(": ")[::2] for line in _lines(folder / META))
+    meta = dict(line.partition(": ")[::2] for line in _lines(folder / META, ended=True))
     if meta.get("lifecycle_stage", "active") != "active":
         return None
     named = _lines(folder / "tags" / "mlflow.runName") if (folder / "tags" / "mlflow.runName").is_file() else []
@@ -104,7 +104,7 @@ def _read_folder(folder: Path) -> _Run | None:
 def _add_points(run: _Run, key: str, file: Path) -> None:
     """Lines of time, value and step, ordered by time; files of old versions have no step."""
     rows = []
-    for number, line in enumerate(_lines(file), start=1):
+    for number, line in enumerate(_lines(file, ended=True), start=1):
         parts = line.split()
         try:
             rows.append((int(parts[0]), float(parts[1]), int(parts[2]) if len(parts) > 2 else 0))
@@ -116,8 +116,12 @@ def _add_points(run: _Run, key: str, file: Path) -> None:
         run.values.append(value)
 
 
-def _lines(file: Path) -> list[str]:
+def _lines(file: Path, *, ended: bool = False) -> list[str]:
+    """The lines of a file; `ended`: the last one too must end, or a part of a number would be taken for it."""
     try:
-        return [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        text = file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise DataError(f"{file}: cannot be read ({error})") from None
+        raise DataError(f"{file}: cannot be read ({first_line(error)})") from None
+    if ended and not text.endswith("\n"):
+        raise DataError(f"{file}: its last line is cut off; copy the file again, or remove the line")
+    return [line for line in text.splitlines() if line.strip()]

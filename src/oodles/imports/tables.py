@@ -15,12 +15,13 @@ import numpy as np
 import pandas as pd
 
 from oodles.errors import ConfigError, DataError, nearest, shown, some
-from oodles.imports.cells import PICKLES, SUFFIXES, TEXT, read_cells
+from oodles.imports.cells import NUMBER, PICKLES, SUFFIXES, TEXT, read_cells
 from oodles.imports.contract import Imported, Options
 from oodles.imports.found import files_below
 from oodles.imports.identity import FIELDS, RunMap, read_maps
 from oodles.imports.keys import METRICS, PREFIX, by_suffix, canonical, split_keys
-from oodles.stats.longtable import OPTIONAL, REQUIRED, SOURCE, as_table, disarmed
+from oodles.imports.shares import long_shares, wide_shares
+from oodles.stats.longtable import OPTIONAL, REQUIRED, SOURCE, as_table, disarmed, is_missing
 
 NAME = "table"
 IN_FOLDERS = (*TEXT, ".parquet", ".jsonl", ".xlsx")  # a folder's .json files are rarely tables
@@ -41,11 +42,13 @@ SETTINGS = re.compile(  # columns of numbers that are no scores
     r"(column \d+|unnamed.*|index|id|rank|epochs?|(.*[_ ])?(avg|average|mean|overall|total)|.*(n_samples|"
     r"warmup|ratio|momentum|smoothing|beta\d?|eps(ilon)?|gamma|width|depth|heads|learning_rate|lr|loss|runtime|time|timestamp|seconds?|date|"
     r"batch(_size)?|steps?|tokens?|examples|params|parameters|flops|flos|size|layers|grad_norm|decay|dropout|seed|"
-    r"temperature|rank|alpha|stderr|std|_se|count))",
+    r"temperature|rank|alpha|stderr|std|_se|_sd|error|count|_n|[_ ]ci(95)?|[_ ](ci_)?(low|high|lower|upper)(er)?)|"
+    r"(n|num|number)_.*)",
     re.IGNORECASE,
 )
-SHARES = ("accuracy", "balanced_accuracy", "f1", "auc", "exact_match", "acc_norm", "precision", "recall")
 EXPORT = re.compile(r"(?P<run>.+) - (?P<key>.+?)(?P<kind>__MIN|__MAX|__STEP)?")  # of a chart of wandb
+SUMMARIES = ("mean", "average", "avg", "median", "std", "std dev", "stdev", "sd", "overall", "total")  # no runs
+TIME = re.compile(r"relative time.*|wall time", re.IGNORECASE)  # what a chart of wandb has instead of the step
 ROW = "row"  # --map run=row: every row is a run
 
 
@@ -94,6 +97,8 @@ def read_table(path: Path) -> pd.DataFrame:
 
 def _tables_in(folder: Path) -> list[Path]:
     kinds = sorted({f.suffix.lower() for f in files_below(folder)} & set(IN_FOLDERS))
+    if not kinds:
+        raise DataError(f"{folder}: no table in it; expected files such as {', '.join(IN_FOLDERS[:3])}")
     if len(kinds) != 1:  # the same scores may be there as .csv and as .parquet
         raise DataError(f"{folder}: files of several kinds ({', '.join(kinds)}); name one kind: {folder}/*{kinds[0]}")
     return [file for file in files_below(folder) if file.suffix.lower() == kinds[0]]
@@ -103,8 +108,9 @@ def _read_one(file: Path, maps: RunMap, options: Options, *, several: bool) -> I
     where, notes = str(file), list[str]()
     table = _renamed(read_cells(file), maps, where, notes)
     if _is_export(table):
-        table = _from_export(table)
-        return Imported(format=NAME, table=as_table(table, where), notes=("a chart that wandb exported",))
+        table = as_table(_from_export(table, notes), where)
+        return Imported(format=NAME, table=long_shares(table, where, notes, by_hand=False), notes=tuple(notes))
+    _refuse_timed_chart(table, where)
     if several and "run" not in table.columns and not any(name in table.columns for name in FIELDS):
         table["run"] = file.stem
     if "test_set" in table.columns and "value" not in table.columns:
@@ -112,7 +118,11 @@ def _read_one(file: Path, maps: RunMap, options: Options, *, several: bool) -> I
     if "test_set" in table.columns or "value" in table.columns:
         if "run" not in table.columns and any(name in table.columns for name in FIELDS):
             table = _with_run(table, maps, where, notes)
-        return Imported(format=NAME, table=as_table(table, where), notes=tuple(notes))
+        table = as_table(table, where)
+        _refuse_unnamed_runs(table, where)
+        table = _told_apart(table, notes)
+        table = as_table(long_shares(table, where, notes, by_hand=True), where)
+        return Imported(format=NAME, table=table, notes=tuple(notes))
     return _from_wide(table, where, maps, options, notes)
 
 
@@ -175,14 +185,19 @@ def _from_wide(table: pd.DataFrame, where: str, maps: RunMap, options: Options, 
     scores = _scores(table, options)
     if len(scores.test_sets) < 2:
         found = f"; columns that could be test sets: {some(scores.splits)}" if scores.splits else ""
+        found += "".join(f"; {said}" for said in _odd_cells(table)[:1])
         raise DataError(
             f"{where}: no column 'test_set'; required: {', '.join(REQUIRED)}, or one column of numbers per test set;"
             f" found: {some(table.columns)}{found}"
         )
+    notes += [f"a column is left out: {said}" for said in _odd_cells(table)[:4]]
+    table = _with_steps(table, list(scores.splits), where, notes)
+    _refuse_unnamed_runs(table, where)
+    if "run" not in (*table.columns, *maps.columns) and _is_one_run(table, list(scores.splits)):
+        table = table.assign(run=Path(where).stem)
+        notes.append("no column names the run: the file is one run")
     table = _with_run(table, maps, where, notes)
-    if "step" not in table.columns:
-        table["step"] = 0
-        notes.append("no column for the step: every row is a model with one checkpoint")
+    table = _told_apart(table, notes)
     told = f"; not taken: {some(scores.left_out)}" if scores.left_out else ""
     notes.append(f"test sets are the columns {some(scores.splits)}{told}; choose others with --test-set")
     notes += [
@@ -191,7 +206,7 @@ def _from_wide(table: pd.DataFrame, where: str, maps: RunMap, options: Options, 
         if metric != "accuracy" and "/" not in column
     ][:4]
     _refuse_twins(table, list(scores.splits), where)
-    table = _as_shares(table, scores, where, notes)
+    table = wide_shares(table, scores.splits, where, notes)
     kept = [c for c in table.columns if c not in scores.splits and (c in _KEPT or not _is_number(table[c]))]
     long = table.melt(kept, list(scores.splits), "column", "value").dropna(subset="value")
     if long.empty:
@@ -202,6 +217,20 @@ def _from_wide(table: pd.DataFrame, where: str, maps: RunMap, options: Options, 
     return Imported(format=NAME, table=as_table(long, where), notes=tuple(notes), aliases=aliases)
 
 
+def _odd_cells(table: pd.DataFrame) -> list[str]:
+    """What keeps columns that have numbers from being columns of numbers."""
+    found = []
+    for name in (c for c in table.columns if c not in _KEPT and not _is_number(table[c])):
+        if pd.api.types.is_bool_dtype(table[name]) or not table[name].map(lambda cell: isinstance(cell, _CELLS)).all():
+            continue
+        texts = table[name].astype(str).str.strip()
+        odd = table[name][~texts.str.fullmatch(rf"{NUMBER}\s*%?", flags=re.ASCII) & ~is_missing(table[name])]
+        if texts.str.fullmatch(r"[+\-\u2212]?[\d.,]*\d\s*%?").any() and len(odd):
+            found.append(f"{shown(name)} is '{shown(odd.iloc[0])}' in row {int(odd.index[0]) + 1}, no number")
+    return found
+
+
+_CELLS = (str, int, float, type(None))
 _KEPT = ("run", "step", *FIELDS, "n", "role", *OPTIONAL)
 
 
@@ -241,6 +270,57 @@ def _with_run(table: pd.DataFrame, maps: RunMap, where: str, notes: list[str]) -
     return table.assign(run=names)
 
 
+def _with_steps(table: pd.DataFrame, scores: list[str], where: str, notes: list[str]) -> pd.DataFrame:
+    """The rows that have scores, with steps; checked here, where a message can name the file's row."""
+    if "step" not in table.columns:
+        table["step"] = 0
+        notes.append("no column for the step: every row is a model with one checkpoint")
+    scored = table[scores].notna().any(axis=1)
+    stand_in = {name: table[name] if name in table.columns else "" for name in ("run", "test_set")}
+    checked = as_table(table.assign(**stand_in, step=table["step"].where(scored, 0), value=0.0), where)
+    return table.assign(step=checked["step"].to_numpy())[scored]
+
+
+def _is_one_run(table: pd.DataFrame, scores: list[str]) -> bool:
+    """Whether nothing tells runs apart and nothing has to: steps differ, and none has two scores of a test set."""
+    if any(name in table.columns for name in FIELDS) or table["step"].nunique() < 2:
+        return False
+    return bool((table.groupby("step")[scores].nunique() <= 1).all(axis=None))
+
+
+def _told_apart(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
+    """Runs named by their seeds, say, of several models: what is said of them is added to the names.
+
+    Only where it must be: rows of one run and step that differ in the model are two runs.
+    """
+    key = [name for name in ("run", "step", "test_set", "metric") if name in table.columns]
+    for name in (name for name in FIELDS if name in table.columns):
+        twins = table[table.duplicated(key, keep=False)]
+        if (twins.groupby(key, dropna=False)[name].nunique() > 1).any():
+            table = table.assign(run=table[name].map(_text) + "_" + table["run"].map(_text))
+            notes.append(f"runs of one name differ in {name}: it is part of their names, as in {table['run'].iloc[0]}")
+    return table
+
+
+def _refuse_unnamed_runs(table: pd.DataFrame, where: str) -> None:
+    if "run" not in table.columns:
+        return
+    names = table["run"].where(table["run"].notna(), "").astype(str).str.strip()
+    if names.eq("").any() and not names.eq("").all():
+        row = int(names.index[names.eq("")][0]) + 1
+        raise DataError(f"{where} row {row}: run is missing; write it in every row (of merged cells only one has it)")
+    summary = next((name for name in names.unique() if name.lower() in SUMMARIES), None)
+    if summary is not None and names.nunique() > 2:
+        row = int(names.index[names.eq(summary)][0]) + 1
+        raise DataError(f"{where} row {row}: run is '{summary}', a summary of the others? remove it, or rename the run")
+
+
+def _refuse_timed_chart(table: pd.DataFrame, where: str) -> None:
+    first, *others = map(str, table.columns)
+    if TIME.fullmatch(first) and others and all(EXPORT.fullmatch(name) for name in others):
+        raise DataError(f"{where}: a chart over '{shown(first)}'; export it with Step, or train/global_step, as x-axis")
+
+
 def _text(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
@@ -263,38 +343,6 @@ def _refuse_twins(table: pd.DataFrame, scores: list[str], where: str) -> None:
     )
 
 
-def _as_shares(table: pd.DataFrame, scores: _Scores, where: str, notes: list[str]) -> pd.DataFrame:
-    """Accuracies as shares: per cent where every column is, refused where columns differ or a value is neither."""
-    columns = [column for column, (_, metric) in scores.splits.items() if metric in SHARES]
-    if not columns:
-        return table
-    low, high = table[columns].min(), table[columns].max()
-    example = f"name the test sets, e.g. --test-set {shown(str(columns[-1]))}"
-    wrong = [c for c in columns if low[c] < 0 or high[c] > 100]
-    if wrong:
-        found = low[wrong[0]] if low[wrong[0]] < 0 else high[wrong[0]]
-        raise DataError(f"{where}: column '{shown(wrong[0])}' holds {found:g}, no accuracy; {example}")
-    large = [c for c in columns if high[c] > 1]
-    small = [c for c in columns if 0 < high[c] <= 1]
-    if large and small:
-        raise DataError(
-            f"{where}: column '{shown(large[0])}' goes up to {high[large[0]]:g}, '{shown(small[0])}' to"
-            f" {high[small[0]]:g}; {example}, or write all as shares or all as per cent"
-        )
-    if not large:
-        return table
-    for column in large:
-        share = table[column].between(0, 1, inclusive="right")
-        if share.any():
-            row = int(np.flatnonzero(share)[0])
-            raise DataError(
-                f"{where} row {row + 1}: {shown(column)} is {table[column].iloc[row]:g}, other rows go up to"
-                f" {high[column]:g}; write all as shares or all as per cent"
-            )
-    notes.append("scores above 1 are taken as per cent and divided by 100")
-    return table.assign(**{c: table[c] / 100 for c in columns})
-
-
 # what wandb exports from a chart: `Step`, `<run> - <metric>`, and its range
 
 
@@ -303,9 +351,11 @@ def _is_export(table: pd.DataFrame) -> bool:
     return "step" in table.columns and bool(others) and all(EXPORT.fullmatch(c) for c in others)
 
 
-def _from_export(table: pd.DataFrame) -> pd.DataFrame:
+def _from_export(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     named = {c: match for c in table.columns if (match := EXPORT.fullmatch(str(c))) and not match["kind"]}
     splits = split_keys(match["key"] for match in named.values())
+    left_out = [column for column, match in named.items() if match["key"] not in splits]
+    notes.append("a chart that wandb exported" + (f"; not taken: {some(left_out)}" if left_out else ""))
     parts = []
     for column, match in named.items():
         if match["key"] not in splits:

@@ -6,7 +6,6 @@ run; where both have a point, the later one counts. Checksums are checked: what 
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from oodles.imports.found import files_below, run_names
 from oodles.imports.logs import LARGEST as LARGEST_STEP
 from oodles.imports.logs import Log, from_logs
 from oodles.imports.wire import as_float, crc32c, fields, signed
+from oodles.shapes import parse_json
 
 NAME = "tensorboard"
 MARK = "tfevents"
@@ -208,7 +208,7 @@ def _tensor(data: bytes) -> float | bytes | None:
 
 def _config(text: bytes, name: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except (ValueError, RecursionError):
         return {}
     flat = {k: v for k, v in value.items() if isinstance(v, (str, int, float))} if isinstance(value, dict) else {}

@@ -14,7 +14,8 @@ from typing import Any
 from oodles.errors import DataError, first_line
 from oodles.imports.contract import Imported, Options
 from oodles.imports.found import files_below, run_names
-from oodles.imports.logs import Log, as_number, as_step, from_logs
+from oodles.imports.identity import DIGITS
+from oodles.imports.logs import Log, Points, as_step, from_logs
 from oodles.shapes import ANY, load_json, misfit
 
 NAME = "trainer"
@@ -60,19 +61,13 @@ def _read_run(name: str, home: Path, files: Sequence[Path], notes: list[str]) ->
         else:
             newest, state = own[0], final
     history = state["log_history"]
-    steps, keys, values = [], [], []
+    points = Points()
     for number, row in enumerate(history, start=1):
         step = as_step(row["step"], f"{newest} row {number}")
         for key, value in row.items():
-            if (
-                key not in ("step", "epoch")
-                and not key.endswith("_per_second")
-                and (found := as_number(value)) is not None
-            ):
-                steps.append(step)
-                keys.append(key)
-                values.append(found)
-    return Log(run=name, config=_config(home, newest.parent), steps=steps, keys=keys, values=values)
+            if key not in ("step", "epoch") and not key.endswith("_per_second"):
+                points.add(step, key, value)
+    return points.log(name, _config(home, newest.parent))
 
 
 def _checkpoint_step(file: Path) -> int:
@@ -139,4 +134,4 @@ def _pairs(lines: Iterable[str]) -> Iterable[tuple[str, Any]]:
     for line in lines:
         if found := LINE.fullmatch(line):
             text = next(part for part in found.groups()[1:] if part is not None)
-            yield found[1], int(text) if found[4] and text.isdigit() else text
+            yield found[1], int(text) if found[4] and re.fullmatch(DIGITS, text) else text

@@ -6,7 +6,6 @@ the training is `train/global_step` where it is logged.
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +17,10 @@ from oodles.errors import DataError, first_line
 from oodles.imports.contract import Imported, Options
 from oodles.imports.found import files_below
 from oodles.imports.identity import told_apart
-from oodles.imports.logs import Log, as_number, as_step, from_logs
+from oodles.imports.keys import flat
+from oodles.imports.logs import Log, Points, as_step, from_logs
 from oodles.imports.wire import as_float, fields, signed
+from oodles.shapes import parse_json
 
 NAME = "wandb"
 MARK = b":W&B"
@@ -73,20 +74,18 @@ def log_of(run: History, where: str, notes: list[str]) -> Log:
     key = next((name for name in STEPS if any(name in row for row in run.rows)), "_step")
     if key == "_step" and run.rows:
         notes.append(OWN)
-    steps, keys, values, lost = [], [], [], 0
+    points, lost = Points(), 0
     for row in run.rows:
         if row.get(key) is None:
             lost += any(name.startswith(("eval", "test")) for name in row)
             continue
         step = as_step(row[key], f"{where}: run '{run.name}'")
-        for name, value in row.items():
-            if name != key and not name.startswith("_") and (number := as_number(value)) is not None:
-                steps.append(step)
-                keys.append(name)
-                values.append(number)
+        for name, value in flat(row, "."):  # as wandb itself joins them
+            if name != key and not name.startswith("_"):
+                points.add(step, name, value)
     if lost:
         notes.append(f"run {run.name}: {lost} rows with scores have no {key}: left out")
-    return Log(run=run.name, config=run.config, steps=steps, keys=keys, values=values)
+    return points.log(run.name, run.config)
 
 
 # the file
@@ -185,7 +184,7 @@ def _item(data: bytes) -> tuple[str, Any]:
         elif number == 7:
             value = content.decode()
         elif number in (8, 16):
-            value = json.loads(content)
+            value = parse_json(content)
     return ".".join(names), value
 
 

@@ -6,6 +6,7 @@ Event files of TensorBoard and run files of wandb are read with it, so that neit
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,8 @@ def _crc_table() -> Any:
 
 
 CRC_TABLE = _crc_table()
+CHUNK = 256  # bytes of a long piece that are summed side by side
+LONG = 4 * CHUNK
 
 
 def crc32c(pieces: list[bytes]) -> Any:
@@ -87,11 +90,42 @@ def crc32c(pieces: list[bytes]) -> Any:
     """
     lengths = np.array([len(piece) for piece in pieces])
     found = np.zeros(len(pieces), dtype=np.uint32)
-    for length in np.unique(lengths):
+    for length in np.unique(lengths[lengths <= LONG]):
         own = np.flatnonzero(lengths == length)
         rows = np.frombuffer(b"".join(pieces[i] for i in own), dtype=np.uint8).reshape(len(own), length)
-        crc = np.full(len(own), 0xFFFFFFFF, dtype=np.uint32)
-        for column in np.ascontiguousarray(rows.T):
-            crc = CRC_TABLE[(crc ^ column) & 0xFF] ^ (crc >> np.uint32(8))
-        found[own] = crc ^ np.uint32(0xFFFFFFFF)
+        found[own] = _registers(np.full(len(own), 0xFFFFFFFF, dtype=np.uint32), rows)
+    for place in np.flatnonzero(lengths > LONG):
+        found[place] = _long_register(pieces[place])
+    found ^= np.uint32(0xFFFFFFFF)
     return ((found >> np.uint32(15)) | (found << np.uint32(17))) + np.uint32(0xA282EAD8)
+
+
+def _registers(crc: Any, rows: Any) -> Any:
+    """The register of the sum after a row of bytes each."""
+    for column in np.ascontiguousarray(rows.T):
+        crc = CRC_TABLE[(crc ^ column) & 0xFF] ^ (crc >> np.uint32(8))
+    return crc
+
+
+def _long_register(piece: bytes) -> int:
+    """The same for one long piece, such as an image: its chunks side by side, then one after the other.
+
+    The register is linear: after a chunk it is what zeros in its place would make of it, xor the chunk's own.
+    """
+    count = len(piece) // CHUNK
+    rows = np.frombuffer(piece, dtype=np.uint8, count=count * CHUNK).reshape(count, CHUNK)
+    a, b, c, d = _after_zeros()
+    register = 0xFFFFFFFF
+    for own in _registers(np.zeros(count, dtype=np.uint32), rows).tolist():
+        register = a[register & 255] ^ b[register >> 8 & 255] ^ c[register >> 16 & 255] ^ d[register >> 24] ^ own
+    rest = np.frombuffer(piece, dtype=np.uint8, offset=count * CHUNK).reshape(1, -1)
+    return int(_registers(np.array([register], dtype=np.uint32), rest)[0])
+
+
+@cache
+def _after_zeros() -> list[list[int]]:
+    """What a chunk of zeros makes of each byte of a register."""
+    starts = np.arange(256, dtype=np.uint32)[None, :] << np.array([[0], [8], [16], [24]], dtype=np.uint32)
+    zeros = np.zeros((starts.size, CHUNK), dtype=np.uint8)
+    found: list[list[int]] = _registers(starts.ravel(), zeros).reshape(starts.shape).tolist()
+    return found
