@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 from pathlib import Path
 from typing import Any
 
@@ -251,3 +252,78 @@ def evaluate(model: Any, tokenizer: Any, files: dict[str, Path], fewshot: int, b
         log_samples=True,
         bootstrap_iters=0,
     )
+
+
+# the sets of `commonsense` in the layout of the hub's repositories; the rows are made up
+
+
+def write_hub(folder: Path, rows: int = 48, **faults: str) -> None:
+    """Write all repositories that `commonsense` names, with a fault (`longest`, `first` or `same`) in some of them."""
+    for repository, config, splits in HUB:
+        name = {"ARC-Easy": "arc_easy", "ARC-Challenge": "arc_challenge"}.get(config, repository.partition("/")[2])
+        for split in splits:
+            file = folder / repository / config / f"{split}.jsonl"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            rng = random.Random(f"{repository} {config} {split}")
+            made = [
+                _hub_row(name, _question(rng, number, CHOICES[name], faults.get(name, ""))) for number in range(rows)
+            ]
+            file.write_text("".join(json.dumps(row) + "\n" for row in made))
+    for repository in {repository for repository, config, _ in HUB if config}:
+        text = "---\nconfigs:\n"
+        for _, config, splits in (entry for entry in HUB if entry[0] == repository):
+            files = ", ".join(f"{{split: {split}, path: {config}/{split}.jsonl}}" for split in splits)
+            text += f"- config_name: {config}\n  data_files: [{files}]\n"
+        (folder / repository / "README.md").write_text(f"{text}---\n")
+
+
+HUB = [
+    ("Rowan/hellaswag", "", ("train", "validation")),
+    ("baber/piqa", "", ("train", "validation")),
+    ("allenai/ai2_arc", "ARC-Easy", ("train", "validation", "test")),
+    ("allenai/ai2_arc", "ARC-Challenge", ("train", "validation", "test")),
+    ("allenai/openbookqa", "main", ("train", "validation", "test")),
+    ("allenai/winogrande", "winogrande_xl", ("train", "validation")),
+    ("lighteval/siqa", "", ("train", "validation")),
+    ("tau/commonsense_qa", "", ("train", "validation")),
+    ("aps/super_glue", "copa", ("train", "validation")),
+]
+CHOICES = {
+    **{"hellaswag": 4, "piqa": 2, "arc_easy": 4, "arc_challenge": 4, "openbookqa": 4},
+    **{"winogrande": 2, "siqa": 3, "commonsense_qa": 5, "super_glue": 2},
+}
+NOUNS = ("bridge", "candle", "drawer", "engine", "feather", "garden", "hammer", "island", "jacket", "kettle", "ladder")
+
+
+def _question(rng: random.Random, number: int, choices: int, fault: str) -> tuple[str, list[str], int]:
+    """A made-up question, its choices in random lengths, and the right one, by turns."""
+    question = f"{' '.join(rng.choices(NOUNS, k=6))} {number}"
+    own = [f"{' '.join(rng.choices(NOUNS, k=rng.randint(1, 4)))} {letter}" for letter in "vwxyz"[:choices]]
+    gold = 0 if fault == "first" else number % choices
+    if fault == "longest":
+        own[gold] += " and everything that belongs to it, as one would expect"
+    if fault == "same" and number % 4 == 0:
+        own[(gold + 1) % choices] = own[gold].upper()
+    return question, own, gold
+
+
+def _hub_row(name: str, made: tuple[str, list[str], int]) -> dict[str, Any]:
+    """A question with the columns that the repository of a set has."""
+    question, own, gold = made
+    listed = {"text": own, "label": list("ABCDE"[: len(own)])}
+    if name == "hellaswag":
+        told = {"activity_label": "Made up", "ctx_a": f"{question}.", "ctx_b": "", "source_id": f"film~{question[-1]}"}
+        return {**told, "endings": own, "label": str(gold)}
+    if name == "piqa":
+        return {"goal": question, "sol1": own[0], "sol2": own[1], "label": gold}
+    if name == "openbookqa":
+        return {"question_stem": question, "choices": listed, "answerKey": "ABCD"[gold]}
+    if name == "winogrande":
+        sentence = f"{question}, so the _ was there."
+        return {"sentence": sentence, "option1": own[0], "option2": own[1], "answer": str(gold + 1)}
+    if name == "siqa":
+        answers = dict(zip(("answerA", "answerB", "answerC"), own, strict=True))
+        return {"context": question, "question": "Why?", **answers, "label": str(gold + 1)}
+    if name == "super_glue":
+        return {"premise": f"{question}.", "choice1": own[0], "choice2": own[1], "question": "cause", "label": gold}
+    return {"question": question, "choices": listed, "answerKey": "ABCDE"[gold]}

@@ -46,6 +46,18 @@ def test_a_position_that_is_right_too_often() -> None:
     assert codes(first) == {"choice-position": "choice 1 is right in 75.0%, by chance 25.0%"}
 
 
+def test_a_prompt_that_holds_its_own_answer() -> None:
+    rows = []
+    for n, e in enumerate(examples()):
+        shown = "q 7 word 007 3\n\n" if n < 20 else ""  # 7 is its own example, the others' examples are not theirs
+        parts = [Choice(context=f"{shown}q {n}", continuation=f" {text}", text=text) for text in e.choices]
+        rows.append(replace(e, fields={"question": f"q {n}"}, rendered=tuple(parts)))
+    assert codes(rows) == {"choice-told": "1 of 200 prompts hold their own question with its answer, as an example"}
+    gap = [Choice(context=f"The {t} was hot. So the {t}", continuation=" was hot.", text="") for t in ("cup", "tea")]
+    filled = replace(rows[0], answer=1, choices=("So the cup", "The tea"), rendered=tuple(gap))
+    assert "choice-told" in codes([filled])
+
+
 def test_equal_choices() -> None:
     rows = examples()
     rows[0] = replace(rows[0], choices=("Same.", "same", "b", "c"))

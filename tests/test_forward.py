@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 
 from oodles.contracts import Lora
+from oodles.model import forward
 from oodles.model.forward import (
     Plan,
+    answer_logits,
     causal_lm,
     evaluating,
     head_is_matrix,
@@ -24,7 +27,7 @@ from oodles.model.forward import (
 )
 from oodles.model.load import attach_lora
 from oodles.model.prefix_trees import Sequences, pack_rows
-from test_scoring import tiny
+from test_scoring import ARCHITECTURES, tiny
 
 LISTS = [[5, 6, 7, 8, 9, 10], [5, 6, 7, 8, 9, 11], [5, 6, 7, 8, 12]]
 
@@ -65,7 +68,8 @@ def test_a_packed_token_sees_its_own_beginning_and_nothing_else() -> None:
         assert inputs["position_ids"][row][seen].tolist() == list(range(len(LISTS[item])))
     causal, _ = tensors(tiny("llama"), packed, batch, "mask")
     assert (causal["attention_mask"] == 0).sum() > mask.sum()
-    assert "position_ids" not in tensors(tiny("llama"), packed, batch, "positions")[0]
+    spoilt = tensors(tiny("llama"), packed, batch, "positions")[0]["position_ids"]  # wrong, but within any table
+    assert spoilt.tolist() == [[5, 4, 3, 2, 1, 0, 0, 1]]
 
 
 @pytest.mark.parametrize("way", ["rows of head", "model's logits", "one by one"])
@@ -119,3 +123,61 @@ def test_which_errors_are_a_shortage_of_memory() -> None:
     assert is_out_of_memory(RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"))
     assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
     assert not is_out_of_memory(RuntimeError("shapes do not match"))
+
+
+def on_another_device(architecture: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Simulated: a GPU, by the meta device. It computes no values, but shapes and types, and no tensor of the CPU fits.
+
+    Our own code takes it for weights that are offloaded.
+    """
+    monkeypatch.setattr(forward, "device_of", lambda _: torch.device("meta"))
+    with torch.device("meta"):
+        return transformers.AutoModelForCausalLM.from_config(ARCHITECTURES[architecture]()).to(dtype).eval()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("architecture", ["llama", "olmo2", "smollm3", "opt", "gemma2"])
+def test_everything_is_on_the_device_of_the_model_and_in_its_precision(
+    architecture: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = plan()
+    (batch,) = packed.packing.batches
+    model = on_another_device(architecture, dtype, monkeypatch)
+    inputs, _ = tensors(model, packed, batch)
+    assert {tensor.device.type for tensor in inputs.values()} == {"meta"}
+    assert inputs["attention_mask"].dtype == dtype
+    _, hidden = hidden_at(model, packed, batch)
+    assert (hidden.device.type, hidden.dtype) == ("meta", dtype)
+    logits = answer_logits(head_of(model), hidden, [1, 2])
+    assert (logits.device.type, logits.dtype, logits.shape) == ("meta", torch.float32, (3, 2))
+
+
+@pytest.mark.parametrize("left", ["position_ids", "attention_mask"])
+def test_an_input_that_stays_on_the_cpu_is_seen(left: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above can fail."""
+    packed = plan()
+    (batch,) = packed.packing.batches
+    model = on_another_device("llama", torch.float32, monkeypatch)
+    made = tensors(model, packed, batch)
+    made[0][left] = torch.empty_like(made[0][left], device="cpu")
+    monkeypatch.setattr(forward, "tensors", lambda *_: made)
+    with pytest.raises(RuntimeError, match="device"):
+        hidden_at(model, packed, batch)
+
+
+def test_sums_are_computed_elsewhere_where_there_is_no_float64() -> None:
+    """Simulated: Apple's MPS has no float64, so a tensor is first moved to the CPU."""
+    moved: list[str] = []
+
+    class OnMps:
+        device = torch.device("mps")
+
+        def cpu(self) -> torch.Tensor:
+            moved.append("cpu")
+            return torch.ones(2)
+
+        def double(self) -> torch.Tensor:
+            raise TypeError("MPS has no float64")
+
+    assert forward._double(OnMps()).dtype == torch.float64  # type: ignore[arg-type]
+    assert moved == ["cpu"]

@@ -71,3 +71,36 @@ def test_score_prints_the_table_and_writes_results(toy_suite: Path, tiny_model: 
     refused = command(*arguments, "--output", "csv")
     assert refused.returncode == 2
     assert "expected lm-eval" in refused.stderr
+
+
+def test_score_without_a_folder_prints_the_same_and_writes_nothing(
+    toy_suite: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, scratch = tmp_path / "here", tmp_path / "scratch"
+    here.mkdir()
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    arguments = ("score", "--model", "tiny-llama-untrained", "--suite", toy_suite)
+    kept = command(*arguments, "--out", tmp_path / "scored")
+    only = command(*arguments, cwd=here)
+    assert only.returncode == 0, only.stderr
+    assert "|home " in only.stdout
+    assert kept.stdout.startswith(only.stdout)
+    assert not [*here.iterdir(), *scratch.iterdir()]
+    told = json.loads(command(*arguments, "--json", cwd=here).stdout)
+    assert results_table(told) + "\n" == only.stdout
+    assert not [*here.iterdir(), *scratch.iterdir()]
+    # the results need a place: here, if there is no --out
+    written = command(*arguments, "--output", "lm-eval", cwd=here)
+    assert written.returncode == 0, written.stderr
+    (file,) = (here / "lm-eval" / "tiny-llama-untrained").glob("results_*.json")
+    assert f"wrote {file.relative_to(here)}" in written.stderr
+    assert json.loads(file.read_text())["results"] == told["results"]
+
+
+def test_a_slice_has_the_version_of_its_set() -> None:
+    scores = SCORES.assign(test_set=["arc/easy"] * 3 + ["mine"])
+    told = results_of(scores, SETS, model="m", step=None)
+    assert told["versions"] == {"arc/easy": 1.5, "mine": None}
+    assert told["n-shot"]["arc/easy"] == 5
+    assert told["n-samples"]["arc/easy"] == {"original": 40, "effective": 40}

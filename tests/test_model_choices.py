@@ -15,10 +15,15 @@ import torch
 import oodles as oo
 from conftest import oodles as command
 from oodles.contracts import Choice, Prompt, PromptSet, Recipe
+from oodles.model.embedded import tiny_tokenizer
 from oodles.model.load import load_model, load_tokenizer, resolve_model
 from oodles.model.scoring import predict, prepare
 from oodles.runs.ranks import ALONE
 from oodles.runs.train import encode_shots
+from oodles.store.records import write_records
+from oodles.suite.choices import label_names
+from test_callback import losses, their_trainer
+from test_resume import campaign
 
 CONTEXTS = [
     "Question: What is wet?\nAnswer:",
@@ -71,15 +76,29 @@ def test_scores_equal_the_models_own_logits(loaded: tuple[Any, Any]) -> None:
         assert np.isnan(found[n, len(own) :]).all()
 
 
-def test_a_context_is_computed_once_for_its_choices(loaded: tuple[Any, Any]) -> None:
+def test_what_choices_share_is_computed_once(loaded: tuple[Any, Any]) -> None:
+    """Tokens that go through the model, counted at its input: every distinct beginning once, and padding."""
     model, tokenizer = loaded
-    plan = prepare(model, tokenizer, a_set())
+    prompts = a_set()
+    plan = prepare(model, tokenizer, prompts)
     assert plan.way == "rows of head"
-    long = len(tokenizer(CONTEXTS[3])["input_ids"])
-    assert long > 120
-    assert plan.tokens < 2 * long  # the long context once, and little more
+    texts = [(c.context, c.context + c.continuation) for prompt in prompts.prompts for c in prompt.choices]
+    wholes = [tokenizer(text)["input_ids"][:-1] for _, text in texts]  # nothing is read after the last token
+    distinct = {tuple(ids[:end]) for ids in wholes for end in range(1, len(ids) + 1)}
+    assert len(distinct) < sum(map(len, wholes)) / 1.5  # or there was nothing to share
+    # contexts of different examples, in different rows, share their first tokens at most
+    repeated = plan.tokens - len(distinct)
+    assert 0 <= repeated <= len(prompts) - 1
+    seen: list[int] = []
+    hook = model.get_input_embeddings().register_forward_hook(lambda _, inputs, __: seen.append(inputs[0].numel()))
+    try:
+        predict(model, plan, prompts)
+    finally:
+        hook.remove()
+    padding = sum(max(row.length for row in batch) - row.length for batch in plan.packing.batches for row in batch)
+    assert sum(seen) == plan.tokens + padding
     rows = [row for batch in plan.packing.batches for row in batch]
-    assert max(row.length for row in rows) >= long
+    assert max(row.length for row in rows) >= len(tokenizer(CONTEXTS[3])["input_ids"]) > 120  # longer than other rows
 
 
 def test_forms_of_the_score(loaded: tuple[Any, Any]) -> None:
@@ -122,7 +141,20 @@ def test_ties_and_equal_choices(loaded: tuple[Any, Any]) -> None:
     prompts = PromptSet(name="t", answers=(), prompts=(Prompt(id="1", text="", gold=0, choices=choices),))
     found = predict(model, prepare(model, tokenizer, prompts), prompts)
     assert (found.ties, found.choice.tolist()) == (1, [0])
-    assert found.answers == ("cats", "cats")
+    assert not found.answers  # two columns of records cannot have one name
+
+
+def test_equal_choices_of_all_examples_have_columns_of_their_own(loaded: tuple[Any, Any], tmp_path: Path) -> None:
+    model, tokenizer = loaded
+    texts = ("red", "blue", "red", "red ")
+    choices = tuple(Choice(context="It is", continuation=f" {text}", text=text) for text in texts)
+    prompts = PromptSet(name="t", answers=(), prompts=(Prompt(id="1", text="", gold=0, choices=choices),))
+    found = predict(model, prepare(model, tokenizer, prompts), prompts)
+    write_records(tmp_path / "t.parquet", found)
+    stored = pd.read_parquet(tmp_path / "t.parquet")
+    names = [f"choice:{place}" for place in (1, 2, 3, 4)]
+    assert stored[names].iloc[0].tolist() == pytest.approx(found.scores[0].tolist(), rel=1e-6)
+    assert label_names([texts], [2]) == ["3"]
 
 
 @pytest.mark.parametrize("form", ["sum", "per_token", "per_character"])
@@ -255,6 +287,17 @@ def test_a_study_of_choices(own_study: Path) -> None:
     assert other.returncode == 0, other.stderr
 
 
+def test_a_baseline_cannot_be_trained_on_and_no_run_is_started(own_study: Path) -> None:
+    suite = own_study.parent / "own.toml"
+    suite.write_text(
+        suite.read_text().replace('choices = "solutions"', 'choices = "solutions"\nscore = "minus_baseline"', 1)
+    )
+    done = command("run", own_study, "--out", own_study.parent / "runs")
+    assert done.returncode == 2
+    assert "score of train set 'home' is minus_baseline, which [train] loss = answers cannot train on" in done.stderr
+    assert not (own_study.parent / "runs").exists()
+
+
 def test_an_evaluator_of_choices(own_study: Path, loaded: tuple[Any, Any]) -> None:
     model, tokenizer = loaded
     out = own_study.parent / "loop"
@@ -272,3 +315,38 @@ def test_an_evaluator_of_choices(own_study: Path, loaded: tuple[Any, Any]) -> No
     assert set(values["away"]) == {"accuracy", "acc", "acc_norm", "acc_bytes", "acc_token"}
     table = oo.read_runs(out)
     assert table.set_index(["test_set", "metric"])["n"].to_dict()["away", "accuracy"] == 6
+
+
+@pytest.mark.slow
+def test_a_killed_run_on_choices_ends_as_if_undisturbed(own_study: Path, tmp_path: Path) -> None:
+    """Killed by SIGKILL at random moments: scores, records and adapters are equal to the bit."""
+    text = own_study.read_text().replace("steps = 3", "steps = 60\nschedule = 'cosine'").replace("[0, 1]", "[0]")
+    own_study.write_text(text + "steps = 'linear'\npoints = 8\n\n[lora]\ndropout = 0.2\n")
+    campaign(own_study, tmp_path / "out", "KILL", 3)
+
+
+def test_the_callback_scores_choices_in_somebody_elses_trainer(own_study: Path, tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizer()
+    without = losses(their_trainer(tmp_path / "a", [], tokenizer))
+    out, suite = tmp_path / "study", own_study.parent / "own.toml"
+    callback = oo.OODCallback(suite=suite, in_domain="home", run="mine", out=out, steps=(2,), model="theirs")
+    trainer = their_trainer(tmp_path / "b", [callback], tokenizer)
+    assert losses(trainer) == without  # to the bit
+    table = oo.read_runs(out)
+    assert sorted(table["step"].unique()) == [0, 2, 6]
+    assert set(table["metric"]) == {"accuracy", "acc", "acc_norm", "acc_bytes", "acc_token"}
+    records = oo.read_records(out, ["far"])
+    far = records[(records["test_set"] == "far") & (records["step"] == 6)]
+    rows = [json.loads(line) for line in (own_study.parent / "far.jsonl").read_text().splitlines()]
+    texts = [f"Question: {row['goal']}\nAnswer:" for row in rows]
+    told = oo.score(trainer.model, tokenizer, texts, [[f" {choice}" for choice in row["solutions"]] for row in rows])
+    stored = far.set_index("example").loc[
+        [row["id"] for row in rows], [f"choice:{k + 1}" for k in range(told.shape[1])]
+    ]
+    np.testing.assert_allclose(stored.to_numpy(), told, rtol=1e-5)
+    lengths = np.array(
+        [[len(c) for c in row["solutions"]] + [1] * (told.shape[1] - len(row["solutions"])) for row in rows]
+    )
+    right = np.nanargmax(told / lengths, axis=1) == [row["label"] for row in rows]
+    final = table[(table["test_set"] == "far") & (table["step"] == 6) & (table["metric"] == "accuracy")]
+    assert final["value"].item() == right.mean()  # per character, as the set says

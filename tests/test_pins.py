@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from oodles.audit.pins import ANSWER_BITS, Difference, compare, pin_suite, pins_of, read_pins, write_pins
-from oodles.contracts import Example
+from oodles.contracts import Choice, Example
 from oodles.errors import ConfigError, OodlesError
 from oodles.suite.load import load_suite
 
@@ -39,6 +39,18 @@ def test_texts_and_answers_are_told_apart() -> None:
 def test_words_that_move_between_fields_are_another_text() -> None:
     moved = [replace(ROWS[0], fields={"premise": "0", "hypothesis": "hp"})]
     assert compare(moved, pins_of(ROWS[:1])).added == (1,)
+
+
+def test_choices_are_part_of_a_row() -> None:
+    own = [replace(row, choices=("a", f"b{row.id}")) for row in ROWS]
+    pins = pins_of(own)
+    assert not compare(own, pins)
+    assert compare([replace(own[0], choices=("a", "c")), *own[1:]], pins).added == (1,)
+    shown = tuple(Choice(context=f"Say {text}", continuation=f" {text}", text=text) for text in own[0].choices)
+    task = [replace(own[0], rendered=shown)]
+    other = [replace(own[0], rendered=tuple(replace(choice, context="5 + 5") for choice in shown))]
+    assert not compare(task, pins_of(task))
+    assert compare(other, pins_of(task)).added == (1,)
 
 
 def test_answers_beyond_the_bits_share_a_number() -> None:

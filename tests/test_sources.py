@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from oodles.contracts import DataSet, Source, Suite
-from oodles.errors import DataError
+from oodles.errors import ConfigError, DataError
 from oodles.suite.load import load_suite
 from oodles.suite.sources import fetch_sets, load_examples, load_origin, set_hash
 
@@ -285,3 +285,55 @@ def test_gaps_in_slices_and_what_to_do_with_labels_and_headers(tmp_path: Path) -
     (tmp_path / "t.txt").write_text(ROW)
     with pytest.raises(DataError, match=r"no column 'premis'; did you mean 'premise'. columns: premise, label, kind"):
         load_examples(suite_in(tmp_path), with_(NAMED, columns={"premise": "premis"}))
+
+
+def test_a_list_of_files_and_stars_in_folders(tmp_path: Path) -> None:
+    """In the order of the list; a file that is named twice would count twice."""
+    for name, text in (("b/x.csv", "B."), ("a/x.csv", "A."), ("last.tsv", "L.")):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        mark = "\t" if path.suffix == ".tsv" else ","
+        path.write_text(f"premise{mark}label{mark}kind\n{text}{mark}yes{mark}u\n")
+
+    def texts(*names: str) -> list[str]:
+        data = with_(NAMED, source=Source(file=names))
+        return [example.fields["premise"] for example in load_examples(suite_in(tmp_path), data)]
+
+    assert texts("last.tsv", "b/x.csv") == ["L.", "B."]
+    assert texts("*/x.csv", "last.tsv") == ["A.", "B.", "L."]
+    assert texts(f"{tmp_path}/*/x.csv") == ["A.", "B."]
+    with pytest.raises(DataError, match=r"none-\*\.csv: no such file; files are looked up beside"):
+        texts("last.tsv", "none-*.csv")
+    with pytest.raises(DataError, match=r"gone\.csv: no such file"):
+        texts("last.tsv", "gone.csv")
+    with pytest.raises(DataError, match=r"x\.csv is named twice, and its rows would count twice"):
+        texts("*/x.csv", "b/x.csv")
+    (tmp_path / "last.tsv").write_text("premise\tlabel\tkind\nM.\tyes\tu\n")
+    assert texts("last.tsv", "b/x.csv") == ["M.", "B."]  # not what was kept in memory
+
+
+def test_a_list_of_files_in_toml(tmp_path: Path) -> None:
+    for number in range(2):
+        (tmp_path / f"t{number}.csv").write_text(f"premise,label\nText {number}.,yes\n")
+    text = """
+schema = 1
+name = "toy"
+[patterns.q]
+text = "{premise}"
+answers = [" Yes", " No"]
+[[test_sets]]
+name = "t"
+source = { file = FILES }
+labels = { yes = 0, no = 1 }
+"""
+    path = tmp_path / "toy.toml"
+    path.write_text(text.replace("FILES", '["t0.csv", "t1.csv"]'))
+    suite = load_suite(path)
+    assert [e.fields["premise"] for e in load_examples(suite, suite.test_sets["t"])] == ["Text 0.", "Text 1."]
+    for wrong in ("[]", '["t0.csv", ""]', '""'):
+        path.write_text(text.replace("FILES", wrong))
+        with pytest.raises(ConfigError, match="expected the name of a file, or a list of them"):
+            load_suite(path)
+    path.write_text(text.replace("FILES", "[3]"))
+    with pytest.raises(ConfigError, match="file is"):
+        load_suite(path)

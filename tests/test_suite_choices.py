@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
+from conftest import oodles
 from oodles.contracts import Evaluation, Lora, ModelSpec, Pattern, PromptSet, Recipe, RunSpec, Suite, content_hash
 from oodles.errors import ConfigError, DataError
 from oodles.store.spec import StoredSpec
@@ -193,6 +195,7 @@ FILE = 'source = { file = "howto.jsonl" }'
     ("text", "rows", "message"),
     [
         (LISTED, [dict(ROWS[0], label=3)], "row 1: label '3' is none of 2 choices"),
+        (LISTED, [dict(ROWS[0], label="²")], "row 1: label '²' is none of 2 choices"),
         (LISTED, [dict(ROWS[0], sol2="")], "expected at least two"),
         (LISTED, [dict(ROWS[1], sol2="")], "row 1: a choice is empty and a later one is not"),
         (LISTED + 'gold = "text"\n', ROWS, "label '0' is none of 2 choices"),
@@ -262,3 +265,23 @@ def test_sets_with_fixed_answers_have_the_hashes_they_had() -> None:
     )
     assert spec.run_id == "3-54b32cb763f988b4"
     assert content_hash(StoredSpec.of_run(spec, ["q_proj"]).as_json()) == "f14c5e7e2c3b2f49"
+
+
+def test_sets_with_fixed_answers_have_the_scores_and_records_they_had(tiny_model: Path, tmp_path: Path) -> None:
+    """The file was made before there were choices. Scores are equal but for rounding, all else is equal."""
+    sets = ("--test-set", "overlap", "--test-set", "news")
+    done = oodles(
+        *("score", "--model", "tiny-llama-untrained", "--suite", "mini", "--limit", "6", *sets, "--out", tmp_path)
+    )
+    assert done.returncode == 0, done.stderr
+    run = tmp_path / "runs" / "tiny-llama-untrained"
+    lines = [json.loads(line) for line in (run / "scores.jsonl").read_text().splitlines()]
+    golden = json.loads((Path(__file__).parent / "golden" / "fixed_answers.json").read_text())
+    for line, wanted in zip(lines, golden, strict=True):
+        assert {key: line[key] for key in line if not key.endswith("crc")} == wanted["score"]
+        (file,) = run.rglob(f"records/**/{line['records']}")
+        records = pd.read_parquet(file)
+        assert {name: str(kind) for name, kind in records.dtypes.items()} == wanted["types"]
+        for name, values in wanted["records"].items():
+            told = records[name].tolist()
+            assert told == (pytest.approx(values, abs=1e-4) if name.startswith("score:") else values)

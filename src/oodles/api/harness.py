@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ def results_of(scores: pd.DataFrame, sets: Mapping[str, Described], *, model: st
         for metric, value in shown.items():
             error = math.sqrt(value * (1 - value) / (n - 1)) if n > 1 else "N/A"
             tasks[str(name)] |= {f"{metric},{FILTER}": value, f"{metric}_stderr,{FILTER}": error}
-    told = {name: sets.get(name, Described(size=tasks[name]["sample_len"])) for name in tasks}
+    told = {name: _described(name, tasks[name]["sample_len"], sets) for name in tasks}
     revision = "" if step is None else f",revision=step{step}"
     metrics = {
         name: [k.partition(",")[0] for k in own if "," in k and "_stderr" not in k] for name, own in tasks.items()
@@ -61,6 +61,12 @@ def results_of(scores: pd.DataFrame, sets: Mapping[str, Described], *, model: st
         "model_name": model,
         "model_name_sanitized": model.replace("/", "__"),
     }
+
+
+def _described(name: str, examples: int, sets: Mapping[str, Described]) -> Described:
+    """What is known of a set; a slice has the version of its set."""
+    parent = sets.get(name.partition("/")[0], Described(size=examples))
+    return sets.get(name, replace(parent, size=examples))
 
 
 def _number(version: str | None) -> float | str | None:

@@ -25,7 +25,8 @@ from oodles.model.tokens import context_limit
 from oodles.suite.choices import chance_of
 from oodles.suite.load import fields_of, pattern_for, select_test_sets, shared_patterns
 from oodles.suite.patterns import render, shared_field
-from oodles.suite.sources import load_examples, load_origin, set_hash
+from oodles.suite.sources import Origin, load_examples, load_origin, set_hash
+from oodles.suite.tasks import floats
 
 Say = Callable[[str], None]
 CHOICES = "choices"  # the field in which examples with their own choices are compared by them
@@ -118,6 +119,7 @@ def audit(view: View, say: Say) -> Audit:
     train: dict[str, tuple[Example, ...]] = {}
     tests: dict[str, tuple[Example, ...]] = {}
     pinned = read_pins(view.suite)
+    unpinned: dict[str, Origin] = {}
     for kind, data in _sets(view):
         say(f"{data.name} ({kind})")
         try:
@@ -129,6 +131,8 @@ def audit(view: View, say: Say) -> Audit:
         findings += checks.check_labels(data, kind, load_origin(view.suite, data), examples)
         if kind == "test" and data.name in pinned:
             findings += checks.check_pins(data, examples, pinned[data.name])
+        if data.name not in pinned and floats(view.suite, data):
+            unpinned[data.name] = load_origin(view.suite, data)
         examples = _as_seen(view, data, examples)
         (train if kind == "train" else tests)[data.name] = examples
         findings += checks.check_texts(data, kind, examples)
@@ -140,6 +144,7 @@ def audit(view: View, say: Say) -> Audit:
             reached, more = checks.check_hypothesis_only(data, examples, shared_field(used, examples))
             facts[f"{kind} {data.name}"] = replace(facts[f"{kind} {data.name}"], shallow=(reached,))
             findings += more
+    findings += checks.check_revisions(unpinned)
     findings += checks.check_sets(tests)
     for name, examples in train.items():
         say(f"overlap of {name} (train) with the test sets")

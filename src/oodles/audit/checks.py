@@ -68,10 +68,12 @@ CODES: dict[str, Code] = {
         severity="warning", meaning="the right choice is at one position more often than by chance"
     ),
     "choice-same": Code(severity="warning", meaning="choices of one example are equal, up to case and spacing"),
+    "choice-told": Code(severity="warning", meaning="a prompt's examples have its own question among them, answered"),
     "choice-joins": Code(severity="warning", meaning="a choice changes the tokens of its context when joined to it"),
     "tokenizer-missing": Code(severity="warning", meaning="no tokenizer: answers, lengths and tokens were not checked"),
     "balance": Code(severity="note", meaning="how often each answer is right, and the best constant answer"),
     "hypothesis-only": Code(severity="note", meaning="what a bag of words reaches without the shared field"),
+    "task-unpinned": Code(severity="note", meaning="tasks whose data may change on the hub between two days"),
     "padding": Code(severity="note", meaning="padding side and start tokens, as the model will see them"),
     "caveat": Code(severity="note", meaning="what the suite says of a set"),
 }
@@ -139,6 +141,15 @@ def _check_balance(data: DataSet, kind: Kind, examples: Sequence[Example]) -> It
     labels = Counter(e.label for e in examples)
     shares = ", ".join(f"{label} {count / len(examples):.1%}" for label, count in labels.most_common())
     yield Finding(code="balance", where=where, text=f"{shares}; chance {chance:.3f}")
+
+
+def check_revisions(tasks: Mapping[str, Origin]) -> Iterator[Finding]:
+    """Tell which tasks are taken from the hub as they are that day."""
+    if tasks:
+        known = [f"{name} {origin.revision}" for name, origin in tasks.items() if origin.revision]
+        told = f"; today's commits: {', '.join(known)}" if known else ""
+        text = f"no revision is named, so another day may bring other rows; keep a copy with oodles fetch --to{told}"
+        yield Finding(code="task-unpinned", where=", ".join(tasks), text=text)
 
 
 def check_pins(data: DataSet, examples: Sequence[Example], pinned: pins.Pins) -> Iterator[Finding]:

@@ -32,11 +32,25 @@ def check_choices(where: str, examples: Sequence[Example]) -> Iterator[Finding]:
             yield Finding(code="choice-length", where=where, text=text)
     if len({e.choices for e in examples}) > 1:  # choices that are the same everywhere are labels: see `balance`
         yield from _check_positions(where, examples)
+    answered = [e for e in examples if _holds_its_answer(e)]
+    if answered:
+        text = f"{len(answered)} of {len(examples)} prompts hold their own question with its answer, as an example"
+        yield Finding(code="choice-told", where=where, text=text, items=tuple(f"id {e.id}" for e in answered))
     same = [e for e in examples if len({normalise(choice) for choice in e.choices}) < len(e.choices)]
     if same:
         right = sum(Counter(map(normalise, e.choices))[normalise(e.choices[e.answer])] > 1 for e in same)
         text = f"{len(same)} of {len(examples)} examples have equal choices; in {right} one of them is right"
         yield Finding(code="choice-same", where=where, text=text, items=tuple(f"id {e.id}" for e in same))
+
+
+def _holds_its_answer(example: Example) -> bool:
+    """Whether the examples in a task's prompt have the question itself among them."""
+    if not example.rendered:
+        return False
+    right = example.rendered[example.answer]
+    gap = len({choice.context for choice in example.rendered}) > 1
+    question = example.choices[example.answer] if gap else example.fields.get("question", "")
+    return bool(question) and question + right.continuation in right.context
 
 
 def _share_of_ties(example: Example, pick: Callable[[Sequence[int]], int]) -> float:

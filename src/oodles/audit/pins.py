@@ -2,8 +2,8 @@
 
     oodles check --suite mine.toml --pin mine.rows       # write them, then say rows = "mine.rows" in the TOML
 
-Each row takes four bytes: 28 bits of a hash of its fields, and the number of its answer. Text and label can be compared
-separately: a copy with swapped labels has the right texts and the wrong answers.
+Each row takes four bytes: 28 bits of a hash of its fields and its own choices, and the number of its answer. Text and
+label can be compared separately: a copy with swapped labels has the right texts and the wrong answers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def pins_of(examples: Sequence[Example]) -> Pins:
 
 
 def _pin(example: Example) -> int:
-    text = "\x1f".join(example.fields[name] for name in sorted(example.fields))
+    parts = [example.fields[name] for name in sorted(example.fields)]
+    parts += [*example.choices, *(part for c in example.rendered for part in (c.context, c.continuation))]
+    text = "\x1f".join(parts)
     hashed: int = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big")
     return (hashed >> ANSWER_BITS << ANSWER_BITS) | min(example.answer, (1 << ANSWER_BITS) - 1)
 

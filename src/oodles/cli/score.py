@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from oodles.cli.options import Allow, AsJson, Data, Out, names_of_suites, spread
+from oodles.cli.options import Allow, AsJson, Data, names_of_suites, spread
 from oodles.cli.printing import interruptible, print_json, tell
 from oodles.contracts import Suite
 from oodles.errors import ConfigError
@@ -58,7 +60,9 @@ class ScoreOptions:
     run: Annotated[
         str | None, typer.Option("--run", help="Name of the run; default from the model and its folder.")
     ] = None
-    out: Out = None
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder of runs to write to; default: the scores are only printed.")
+    ] = None
     runs: Annotated[
         Path | None, typer.Option("--runs", help="The folder of a finished study, to which --add-test-set adds.")
     ] = None
@@ -68,7 +72,7 @@ class ScoreOptions:
     ] = None
     output: Annotated[
         str | None,
-        typer.Option("--output", help="lm-eval: also write the results as lm-evaluation-harness does, below --out."),
+        typer.Option("--output", help="lm-eval: write the harness's results JSON to lm-eval/ in --out, or here."),
     ] = None
     data: Data = None
     allow: Allow = None
@@ -78,12 +82,12 @@ class ScoreOptions:
 def score(*, options: ScoreOptions, as_json: AsJson = False) -> None:
     """Score trained models on a suite: one model, a folder of checkpoints, or further sets for finished runs.
 
-    Writes an ordinary run folder, which analyse and report read; the same command resumes after an interruption.
-    Several models may share one --out, each as a run of its own. Prints the scores of the last step as
-    lm-evaluation-harness does.
+    Prints the scores of the last step as lm-evaluation-harness does. With --out, writes an ordinary run folder, which
+    analyse and report read; the same command resumes after an interruption. Several models may share one --out, each
+    as a run of its own.
 
     Examples:
-        oodles score --model opt-125m --suite nli --in-domain mnli --out scored
+        oodles score --model opt-125m --suite nli
         oodles score --checkpoints trained --suite nli --in-domain snli --out scored
         oodles score --runs runs/paper --add-test-set hans
     """
@@ -91,23 +95,29 @@ def score(*, options: ScoreOptions, as_json: AsJson = False) -> None:
         raise ConfigError(f"oodles score: --output is '{options.output}', expected lm-eval")
     if options.device_map not in (None, "auto"):
         raise ConfigError(f"oodles score: --device-map is '{options.device_map}', expected auto")
-    if options.runs is None:
-        scored = _score_model(options)
-        _show_scores(scored, options, as_json)
-        _print_scored([scored], as_json)
-    else:
+    if options.runs is not None:
         _print_scored(_add_test_sets(options.runs, options), as_json)
+    elif options.out is None:
+        with TemporaryDirectory(prefix="oodles-") as scratch:
+            results = _results(_score_model(options, Path(scratch)), options)
+        _show(results, as_json)
+    else:
+        scored = _score_model(options, options.out)
+        results = _results(scored, options)
+        if not as_json:
+            _show(results)
+        _print_scored([scored], as_json)
 
 
-def _score_model(options: ScoreOptions) -> Scored:
+def _score_model(options: ScoreOptions, out: Path) -> Scored:
     """One run: a model, with an adapter, or its checkpoints."""
     if options.add_test_set:
         raise ConfigError("oodles score: --add-test-set goes with --runs, the folder of a finished study")
-    if options.suite is None or options.out is None:
-        lacking = "--suite is missing; e.g. --suite nli"
-        if options.suite is not None:
-            lacking = "--out is missing; e.g. --out scored"
-        raise ConfigError(f"oodles score: {lacking}")
+    if options.suite is None:
+        raise ConfigError("oodles score: --suite is missing; e.g. --suite nli")
+    for name in ("checkpoints", "run"):
+        if options.out is None and getattr(options, name) is not None:
+            raise ConfigError(f"oodles score: --{name} needs a folder to write to; e.g. --out scored")
     if options.adapter is not None and options.checkpoints is not None:
         raise ConfigError("oodles score: give --adapter or --checkpoints, not both")
     if options.precision not in ("auto", "fp32", "bf16", "fp16"):
@@ -124,10 +134,11 @@ def _score_model(options: ScoreOptions) -> Scored:
         points = find_checkpoints(options.checkpoints, say)
     elif options.adapter is not None:
         points = (Checkpoint.at(options.adapter),)
-    with interruptible(f"stopped; the same command resumes from what is in {options.out}"):
+    kept = "nothing was written" if options.out is None else f"the same command resumes from what is in {out}"
+    with interruptible(f"stopped; {kept}"):
         return score_model(
             load_suite(options.suite, data=options.data or ""),
-            options.out,
+            out,
             model=options.model or "",
             checkpoints=points,
             run=options.run,
@@ -158,29 +169,36 @@ def _add_test_sets(runs: Path, options: ScoreOptions) -> list[Scored]:
         return list(add_test_sets(runs, suite, options.add_test_set, limit=options.limit, spread=spread))
 
 
-def _show_scores(scored: Scored, options: ScoreOptions, as_json: bool) -> None:
-    """Print the scores of the last step as the harness does, and write those of all steps if asked."""
+def _results(scored: Scored, options: ScoreOptions) -> list[dict[str, Any]]:
+    """The scores of every step in the harness's form, written if asked."""
     from datetime import datetime
 
-    from oodles.api.harness import results_of, results_table, write_results
+    from oodles.api.harness import results_of, write_results
     from oodles.store.table import read_runs
 
     if not scored.done and not scored.skipped:
-        return  # no checkpoint could be scored
+        return []  # no checkpoint could be scored
     table = read_runs(scored.out)
     own = table[(table["run"] == scored.run) & table["value"].notna()]
     steps = sorted(own["step"].unique())
-    if not steps:
-        return
     sets = _described(options)
-    model = str(own["model"].iloc[0])
+    results = []
     for step in steps:
         several = int(step) if len(steps) > 1 else None
-        results = results_of(own[own["step"] == step], sets, model=model, step=several)
+        model = str(own["model"].iloc[0])
+        results.append(results_of(own[own["step"] == step], sets, model=model, step=several))
         if options.output is not None:
-            say(f"wrote {write_results(results, scored.out / 'lm-eval', datetime.now())}")
-        if step == steps[-1] and not as_json:
-            tell(results_table(results))
+            place = (options.out or Path()) / "lm-eval"
+            say(f"wrote {write_results(results[-1], place, datetime.now())}")
+    return results
+
+
+def _show(results: Sequence[Mapping[str, Any]], as_json: bool = False) -> None:
+    """Print the scores of the last step as the harness does."""
+    from oodles.api.harness import results_table
+
+    for last in results[-1:]:
+        print_json(last) if as_json else tell(results_table(last))
 
 
 def _described(options: ScoreOptions) -> dict[str, Any]:
@@ -192,7 +210,8 @@ def _described(options: ScoreOptions) -> dict[str, Any]:
 
     suite = load_suite(str(options.suite), data=options.data or "")
     sets = {}
-    for data in select_test_sets(suite, tuple(options.test_set or ())):
+    chosen = [*(options.test_set or suite.test_sets), *filter(None, [options.in_domain])]
+    for data in select_test_sets(suite, tuple(chosen)):
         size = len(load_examples(suite, data))
         sets[data.name] = Described(size=size)
         if data.source.lm_eval is not None:

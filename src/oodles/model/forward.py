@@ -30,7 +30,7 @@ T = TypeVar("T")
 # model's logits: the model applies its own head, at the positions that are read
 # one by one: the plain way, for models that accept neither positions nor masks
 Way = Literal["rows of head", "model's logits", "one by one"]
-Withheld = Literal["mask", "positions"] | None  # input of a packed row to leave out, to test whether it is used
+Withheld = Literal["mask", "positions"] | None  # input of a packed row to spoil, to test whether it is used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -86,7 +86,8 @@ def hidden_states(model: Any, **inputs: Any) -> torch.Tensor:
 
 def is_sharded(model: torch.nn.Module) -> bool:
     """Whether every process holds only a part of the weights."""
-    return hasattr(next(model.parameters()), "full_tensor")
+    first = next(model.parameters())
+    return hasattr(first, "full_tensor") or hasattr(first, "ds_tensor")  # torch's, or DeepSpeed's
 
 
 def inside(model: torch.nn.Module, call: Callable[[], T]) -> T:
@@ -356,7 +357,11 @@ def _log_probability(logits: torch.Tensor, plan: Plan, index: int) -> Any:
 def tensors(
     model: Any, plan: Plan, batch: Sequence[Row], without: Withheld = None
 ) -> tuple[dict[str, torch.Tensor], list[tuple[int, int, Ints]]]:
-    """Return the inputs of a batch, padded on the right, and where each item is read: (item, row, columns)."""
+    """Return the inputs of a batch, padded on the right, and where each item is read: (item, row, columns).
+
+    Positions that are withheld are reversed, not left out: OPT would compute some from the mask, outside its table, and
+    on a GPU that ends the process.
+    """
     import torch
 
     layouts = [lay_out(row, plan.sequences) for row in batch]
@@ -375,8 +380,9 @@ def tensors(
         positions = np.zeros_like(ids)
         for r, layout in enumerate(layouts):
             positions[r, : len(layout.tokens)] = layout.positions
-        if without != "positions":
-            inputs["position_ids"] = torch.from_numpy(positions).to(device)
+        if without == "positions":
+            positions = positions.max(axis=1, keepdims=True) - positions
+        inputs["position_ids"] = torch.from_numpy(positions).to(device)
         inputs["attention_mask"] = _mask(layouts, width, dtype, causal=without == "mask").to(device)
     return inputs, places
 

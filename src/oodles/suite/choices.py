@@ -65,7 +65,7 @@ def _index(label: str, names: Sequence[str], data: DataSet, where: str, count: i
         if index < 0:
             raise DataError(f"{where}: label '{label}' has no mapping; mapped: {', '.join(data.labels)}")
     elif data.gold == "index":
-        index = int(label) if label.isdigit() else -1
+        index = int(label) if label.isascii() and label.isdigit() else -1
     else:
         found = [place for place, name in enumerate(names) if name == label]
         if len(found) > 1:
@@ -81,8 +81,8 @@ def _index(label: str, names: Sequence[str], data: DataSet, where: str, count: i
 
 
 def label_names(choices: Sequence[tuple[str, ...]], gold: Sequence[int]) -> list[str]:
-    """Labels of examples: the right answer's text if all have the same choices, else its position from 1."""
-    if len(set(choices)) == 1:
+    """Labels of examples: the right answer's text if all have the same, distinct choices, else its position from 1."""
+    if len(set(choices)) == 1 and len({text.strip() for text in choices[0]}) == len(choices[0]):
         return [choices[0][index] for index in gold]
     return [str(index + 1) for index in gold]
 

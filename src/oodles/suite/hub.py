@@ -236,7 +236,7 @@ def _from_cache(source: Source, hub: str) -> _Rows:
             if name == source.config and not isinstance(failure.__cause__, ConnectionError):
                 reason += f" ({failure})"
             continue
-        commit = _commit_of(dataset)
+        commit = commit_of(dataset)
         converted = _is_converted(hub, commit, source.config)
         if not converted and name != source.config:
             continue
@@ -397,7 +397,7 @@ def _reason(error: BaseException) -> str:
     return " ".join(lines[:2])[:300].rstrip(".") or type(error).__name__
 
 
-def _commit_of(dataset: Any) -> str | None:
+def commit_of(dataset: Any) -> str | None:
     """Return the commit of a loaded data set; `datasets` stores its tables in a folder of that name."""
     folders = {Path(file["filename"]).parent.name for file in dataset.cache_files}
     return next((name for name in folders if COMMIT.fullmatch(name)), None)
@@ -405,7 +405,7 @@ def _commit_of(dataset: Any) -> str | None:
 
 def _at(commit: str, dataset: Any) -> Any:
     """Return the data set if it has this commit; when the hub fails, the library loads any commit from its cache."""
-    cached = _commit_of(dataset)
+    cached = commit_of(dataset)
     if cached not in (commit, None):
         raise _FailedError(f"the connection broke off, and the cache holds commit {cached} instead of {commit}")
     return dataset

@@ -208,8 +208,14 @@ def _check_choices(suite: Suite, data: DataSet, where: str) -> None:
     """Check a set whose examples bring their own answers."""
     if data.source.lm_eval is not None:
         given = [k for k in ("labels", "choices", "columns", "pattern", "drop", "label_names") if getattr(data, k)]
+        given += ["gold"] if data.gold != "index" else []
         if given:
             raise ConfigError(f"{where}: {given[0]} does not go with lm_eval: the task has its own")
+        if data.item and data.item not in ("question", *data.slices):
+            known = ", ".join(["question", *data.slices])
+            raise ConfigError(
+                f"{where}: item is '{data.item}', expected question or a column that slices names: {known}"
+            )
     else:
         used = [suite.patterns[data.pattern]] if data.pattern else shared_patterns(suite)
         fixed = next((p for p in used if p.answers), None)
@@ -347,6 +353,8 @@ def _check_source(source: Source, where: str) -> None:
         raise ConfigError(f"{where}: split is '{shown(source.split)}', expected train, validation or test")
     if source.generator == STAND_IN:
         raise ConfigError(f"{where}: generator '{STAND_IN}' is for estimates only; name a file or a hub data set")
+    if source.file is not None and (not source.file or not all(source.file)):
+        raise ConfigError(f"{where}: file is {source.file!r}, expected the name of a file, or a list of them")
     if source.format is not None and (source.file is None or source.format not in FORMATS):
         raise ConfigError(f"{where}: format is '{shown(source.format)}', expected one of a file: {', '.join(FORMATS)}")
     if source.hub is not None and not source.split:

@@ -65,6 +65,11 @@ def _with_choices(pattern: Pattern, examples: Sequence[Example], name: str, limi
         choices = render_choices(pattern, example, f"{name}: pattern '{pattern.name}'")
         prompts.append(Prompt(id=example.id, text=shown_text(choices), gold=example.answer, choices=choices))
     baseline = "" if pattern.score == "minus_baseline" and pattern.baseline is None else pattern.baseline
+    if baseline is not None and all(len({c.continuation for c in p.choices}) == 1 for p in prompts):
+        raise DataError(
+            f"{name}: a baseline decides nothing where all choices have the same continuation, as those that fill a gap"
+            " have; choose another score"
+        )
     return PromptSet(
         name=name,
         answers=(),

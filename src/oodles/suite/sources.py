@@ -20,18 +20,19 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from oodles.contracts import DataSet, Example, Suite, content_hash
+from oodles.contracts import DataSet, Example, Source, Suite, content_hash
 from oodles.disk import cache_dir
-from oodles.errors import DataError, nearest
+from oodles.errors import DataError, nearest, some
 from oodles.files import SUFFIXES, Rows, as_rows, join_rows, read_file
 from oodles.suite import mini, opinions
 from oodles.suite.choices import label_names, read_choices
 from oodles.suite.columns import texts_of
 from oodles.suite.hub import Provenance, bring, matches, provenance_of
 from oodles.suite.stand_ins import STAND_IN, make_rows, stand_in_for
-from oodles.suite.tasks import load_task, locate_task, store_task, task_file
+from oodles.suite.tasks import is_cached, load_task, locate_task, store_task, task_file
 
 ROWS = "rows"  # in the counts of a set with choices, which has no labels of its own
+BESIDE = "files are looked up beside the suite's TOML"
 KEPT_SETS = 32  # sets held in memory, so that a study of many runs reads each set once
 GENERATORS = {"mini": mini.generate, "opinions": opinions.generate}
 
@@ -90,10 +91,10 @@ _kept: dict[str, tuple[tuple[Example, ...], Origin]] = {}
 def _load(suite: Suite, data: DataSet) -> tuple[tuple[Example, ...], Origin]:
     if data.source.lm_eval is not None:
         task = load_task(suite, data)
-        origin = Origin(origin=task.place, revision=data.source.revision, counts={ROWS: len(task.examples)})
+        origin = Origin(origin=task.place, revision=task.revision, counts={ROWS: len(task.examples)})
         return task.examples, origin
     path = locate(suite, data)
-    files = [] if path is None else files_of(path)
+    files = [] if path is None else files_of(suite, data, path)
     known = [(str(file), file.stat()) for file in files if file.is_file()]
     stamp = [[name, stat.st_mtime_ns, stat.st_size] for name, stat in known]
     key = content_hash([suite.name, asdict(data), stamp]) if stamp or data.source.generator else None
@@ -108,12 +109,12 @@ def _load(suite: Suite, data: DataSet) -> tuple[tuple[Example, ...], Origin]:
 
 
 def locate(suite: Suite, data: DataSet) -> Path | None:
-    """Return the local file that holds a set, if there is one."""
+    """Return the local file that holds a set, the first of several, if there is one."""
     source = data.source
     if source.lm_eval is not None:
         return locate_task(suite, data)
     if source.file is not None:
-        return Path(suite.folder) / source.file
+        return Path(suite.folder) / _named(source)[0]
     if source.hub is None:
         return None
     if suite.data:
@@ -127,9 +128,25 @@ def locate(suite: Suite, data: DataSet) -> Path | None:
     return copy if provenance is not None and matches(provenance, source) else None
 
 
-def files_of(path: Path) -> list[Path]:
-    """The file itself; for a name with a star, every file that fits it, in order."""
-    return sorted(path.parent.glob(path.name)) if "*" in path.name else [path]
+def files_of(suite: Suite, data: DataSet, path: Path) -> list[Path]:
+    """Every file of a set that was located at a path: as its source lists them; a star names several, in order."""
+    if data.source.file is None:
+        return [path]
+    where, found = f"{suite.name}/{data.name}", list[Path]()
+    for name in _named(data.source):
+        base = Path(Path(name).anchor or suite.folder)
+        files = sorted(base.glob(name.removeprefix(base.anchor))) if "*" in name else [base / name]
+        if not files:
+            raise DataError(f"{where}: {base / name}: no such file; {BESIDE}")
+        found += files
+    twice = [file for file, count in Counter(found).items() if count > 1]
+    if twice:
+        raise DataError(f"{where}: {twice[0]} is named twice, and its rows would count twice; name it once")
+    return found
+
+
+def _named(source: Source) -> tuple[str, ...]:
+    return (source.file,) if isinstance(source.file, str) else source.file or ()
 
 
 def cached(suite: Suite, data: DataSet) -> Path:
@@ -168,7 +185,7 @@ def _fetch_task(
     """Render a task of lm-evaluation-harness and store it, unless it is stored already."""
     source, there = data.source, replace(suite, data="" if folder is None else str(folder))
     path = locate_task(there, data)
-    if path is None:
+    if path is None or (folder is not None and is_cached(path, there, data)):
         path = task_file(there, data)
         say(f"{suite.name}/{data.name}: rendering {source.lm_eval} with lm-evaluation-harness")
         store_task(there, data, path)
@@ -178,7 +195,7 @@ def _fetch_task(
         config=None,
         split=source.split or "eval",
         asked_revision=source.revision,
-        revision=source.revision,
+        revision=task.revision,
         origin=f"lm-evaluation-harness {task.origin.harness}, version {task.version}, {task.origin.shots} shots",
         rows=len(task.examples),
         sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
@@ -194,10 +211,10 @@ def _read(suite: Suite, data: DataSet, path: Path | None) -> Rows:
     if source.generator is not None:
         return _generate(data, where)
     if path is not None:
-        parts = [read_file(file, where, _wanted(data), source.format) for file in files_of(path)]
-        if not parts:
-            raise DataError(f"{where}: {path}: no such file; files are looked up beside the suite's TOML")
-        return parts[0] if len(parts) == 1 else join_rows(parts, str(path))
+        files = files_of(suite, data, path)
+        parts = [read_file(file, where, _wanted(data), source.format) for file in files]
+        many = isinstance(source.file, tuple)
+        return parts[0] if len(parts) == 1 else join_rows(parts, some(files, 2) if many else str(path))
     if Path(str(source.hub)).is_dir():  # laid out like the hub; it may change, so no copy is kept
         with tempfile.TemporaryDirectory() as scratch:
             copy = Path(scratch) / f"{source.split}.parquet"

@@ -11,11 +11,12 @@ are stored in the cache; tasks by path may change, and are stored only by `oodle
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from typing import Any
 from oodles.contracts import Choice, DataSet, Example, Source, Suite, content_hash
 from oodles.disk import cache_dir, put
 from oodles.errors import DataError, MissingExtraError, first_line, nearest, shown
-from oodles.suite.choices import label_names, shown_text
+from oodles.suite.choices import METRICS, label_names, shown_text
 
 ABOUT = b"oodles task"  # metadata key of a stored task
 GROUP = "task"  # slice column of a group: the task of each example
@@ -51,6 +52,9 @@ class TaskOrigin:
     configs: Mapping[str, str]  # task -> hash of its configuration
     harness: str  # version of lm-evaluation-harness
     rows: str  # hash of all rows
+    file: str | None = None  # hash of the YAML of a task by path
+    group: str | None = None  # version of a group, if it has one of its own
+    revisions: Mapping[str, str] = field(default_factory=dict)  # task -> commit of its data on the hub, where known
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +67,14 @@ class Task:
 
     @property
     def version(self) -> str:
-        """The versions of its tasks, e.g. `1.0`."""
-        return ", ".join(dict.fromkeys(self.origin.versions.values()))
+        """The version of a group, else the versions of its tasks, e.g. `1.0`."""
+        return self.origin.group or ", ".join(dict.fromkeys(self.origin.versions.values()))
+
+    @property
+    def revision(self) -> str | None:
+        """The commit of its data, if there is one and it is known."""
+        asked, known = self.origin.asked_revision, set(self.origin.revisions.values())
+        return known.pop() if len(known) == 1 else asked
 
 
 def load_task(suite: Suite, data: DataSet) -> Task:
@@ -78,8 +88,9 @@ def load_task(suite: Suite, data: DataSet) -> Task:
 
 
 def store_task(suite: Suite, data: DataSet, path: Path) -> Task:
-    """Render a task and store it."""
-    task = _rendered(suite, data)
+    """Store a task: as the cache has it, else rendered."""
+    cached = locate_task(replace(suite, data=""), data)
+    task = _rendered(suite, data) if cached is None else _stored(str(cached), cached.stat().st_mtime_ns)
     _write(task, path)
     return task
 
@@ -105,11 +116,40 @@ def locate_task(suite: Suite, data: DataSet) -> Path | None:
                     raise DataError(
                         f"{where}: {path} holds another task or other examples in its prompts; fetch the suite again"
                     )
+                _check_file(suite, data, path)
                 return path
     if is_path(data.source):
         return None
     path = task_file(replace(suite, data=""), data)
     return path if path.is_file() and _fits(_read_origin(path), data) else None
+
+
+def _check_file(suite: Suite, data: DataSet, path: Path) -> None:
+    """Refuse stored rows of another YAML than the one beside the suite, if there is one."""
+    yaml, stored = Path(suite.folder) / str(data.source.lm_eval), _read_origin(path)
+    known = stored.file if stored is not None and is_path(data.source) else None
+    if known is not None and yaml.is_file() and _file_hash(yaml) != known:
+        raise DataError(
+            f"{suite.name}/{data.name}: {path} was not made from {yaml} as it is now; fetch the suite again, or choose"
+            " another --data"
+        )
+
+
+def _file_hash(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def floats(suite: Suite, data: DataSet) -> bool:
+    """Whether the rows of a task are those that the hub has today: of no named commit, and of no copy of the user's."""
+    source = data.source
+    if source.lm_eval is None or is_path(source) or source.revision is not None:
+        return False
+    return is_cached(locate_task(suite, data), suite, data)
+
+
+def is_cached(path: Path | None, suite: Suite, data: DataSet) -> bool:
+    """Whether a stored task is in the cache, or nowhere yet."""
+    return path is None or path == task_file(replace(suite, data=""), data)
 
 
 def task_file(suite: Suite, data: DataSet) -> Path:
@@ -125,7 +165,7 @@ def file_name(source: Source) -> str:
 
 def is_path(source: Source) -> bool:
     """Whether a task is named by its YAML file."""
-    return str(source.lm_eval).endswith((".yaml", ".yml"))
+    return str(source.lm_eval).lower().endswith((".yaml", ".yml"))
 
 
 def _fits(origin: TaskOrigin | None, data: DataSet) -> bool:
@@ -229,14 +269,15 @@ def _made(source: Source, slices: tuple[str, ...], named: str, _stamp: int, wher
     with _quiet(where):
         import lm_eval
 
-        tasks = _tasks(source, named, where)
+        tasks, group = _tasks(source, named, where)
         examples: list[Example] = []
         shots = set()
         for name, task in tasks.items():
             _check_kind(name, task, where)
-            shots.add(_set_shots(task, source))
+            shots.add(_set_shots(name, task, source, where))
             prefix = f"{name}/" if len(tasks) > 1 else ""
             examples += _render(name, task, source, slices, prefix, where)
+    _check_weights(group, examples, where)
     if len(shots) > 1:
         raise DataError(
             f"{where}: tasks of '{shown(named)}' have different numbers of examples in their prompts; set fewshot"
@@ -254,6 +295,9 @@ def _made(source: Source, slices: tuple[str, ...], named: str, _stamp: int, wher
         configs={name: _config_hash(task) for name, task in tasks.items()},
         harness=str(getattr(lm_eval, "__version__", "unknown")),
         rows=_hash(examples),
+        file=_file_hash(Path(named)) if is_path(source) else None,
+        group=str(group.version) if group is not None and group.version != "N/A" else None,
+        revisions={name: commit for name, task in tasks.items() if (commit := _commit(name, task, source, where))},
     )
     return Task(_labelled(examples), origin, f"lm-evaluation-harness {origin.harness}, task {source.lm_eval}")
 
@@ -285,20 +329,46 @@ def _all_tasks() -> Any:
     return TaskManager()
 
 
-def _tasks(source: Source, named: str, where: str) -> dict[str, Any]:
-    """The task, or the tasks of a group, with their data."""
+def _tasks(source: Source, named: str, where: str) -> tuple[dict[str, Any], Any]:
+    """The task, or the tasks of a group, with their data; and the group, if it is one."""
     try:
         if is_path(source):
             manager, spec = _found_at(Path(named))
         else:
             manager, spec = _all_tasks(), named
         if not is_path(source) and named not in manager.all_tasks:
-            raise DataError(f"{where}: the harness has no task '{shown(named)}'; {nearest(named, manager.all_tasks)}")
-        return dict(manager.load([spec if source.revision is None else _pinned(manager, source, named)])["tasks"])
+            raise DataError(f"{where}: the harness has no task '{shown(named)}'; {_meant(named, manager.all_tasks)}")
+        _check_entry(manager, named, where)
+        loaded = manager.load([spec if source.revision is None else _pinned(manager, source, named)])
+        return dict(loaded["tasks"]), next(iter(loaded["groups"].values()), None)  # its own groups come after it
     except DataError:
         raise
     except Exception as error:  # a task is a program: its data, its template or its code may fail in any way
         raise DataError(f"{where}: the harness cannot load task '{shown(named)}' ({first_line(error)})") from None
+
+
+def _meant(named: str, known: Sequence[str]) -> str:
+    """What may have been meant: names of about the same length first, because there are thousands."""
+    alike = [name for name in known if abs(len(name) - len(named)) <= 2]
+    meant = nearest(named, alike)
+    return meant if meant.startswith("did you mean") else "a task of yours is named by its file, e.g. my_task.yaml"
+
+
+def _check_entry(manager: Any, named: str, where: str) -> None:
+    """Refuse a task of the harness that is no multiple choice before its data are loaded."""
+    from lm_eval.tasks._yaml_loader import load_yaml
+
+    entry = manager.task_index.get(named)
+    file = getattr(entry, "yaml_path", None)
+    config = load_yaml(file, resolve_func=False) if file is not None else {}
+    kind = config.get("output_type", "multiple_choice") if isinstance(config.get("task"), str) else "multiple_choice"
+    if kind != "multiple_choice":
+        raise _other_kind(named, kind, where)
+
+
+def _other_kind(name: str, kind: str, where: str) -> DataError:
+    does = KINDS.get(kind, "asks something else")
+    return DataError(f"{where}: task '{shown(name)}' {does} ({kind}); expected multiple_choice")
 
 
 def _found_at(file: Path) -> tuple[Any, str]:
@@ -326,12 +396,37 @@ def _pinned(manager: Any, source: Source, named: str) -> dict[str, Any]:
     return {**config, "dataset_kwargs": {**(config.get("dataset_kwargs") or {}), "revision": source.revision}}
 
 
+def _commit(name: str, task: Any, source: Source, where: str) -> str | None:
+    """The commit of a task's data; without the hub, `datasets` takes any that its cache holds."""
+    from oodles.suite.hub import COMMIT, commit_of
+
+    splits = task.dataset.values() if isinstance(task.dataset, dict) else ()
+    found = {commit for split in splits if hasattr(split, "cache_files") and (commit := commit_of(split))}
+    commit = found.pop() if len(found) == 1 else None
+    asked = source.revision or ""
+    if commit is not None and COMMIT.fullmatch(asked) and commit != asked:
+        raise DataError(
+            f"{where}: the data of task '{shown(name)}' are of commit {commit}, not of {asked}; fetch again"
+        )
+    return commit
+
+
+def _check_weights(group: Any, examples: Sequence[Example], where: str) -> None:
+    """Refuse a group that averages over tasks of different sizes: accuracy here is over examples."""
+    sizes = {sum(e.slices.get(GROUP) == name for e in examples) for name in {e.slices.get(GROUP) for e in examples}}
+    unweighted = [m.metric for m in getattr(group, "aggregate_metric_list", None) or () if not m.weight_by_size]
+    if len(sizes) > 1 and unweighted:
+        raise DataError(
+            f"{where}: group '{shown(group.name)}' averages {unweighted[0]} over its tasks (weight_by_size: false), but"
+            " accuracy here is over examples, and the tasks have different sizes; name them one by one"
+        )
+
+
 def _check_kind(name: str, task: Any, where: str) -> None:
     """Refuse tasks that are no multiple choice, with the reason."""
     kind = str(task.OUTPUT_TYPE)
     if kind != "multiple_choice":
-        does = KINDS.get(kind, "asks something else")
-        raise DataError(f"{where}: task '{shown(name)}' {does} ({kind}); expected multiple_choice")
+        raise _other_kind(name, kind, where)
     for key, reason in (
         ("process_results", "computes its own scores (process_results)"),
         ("doc_to_image", "shows images"),
@@ -339,12 +434,20 @@ def _check_kind(name: str, task: Any, where: str) -> None:
     ):
         if getattr(task.config, key, None) is not None:
             raise DataError(f"{where}: task '{shown(name)}' {reason}; expected the accuracy of choices")
+    for metric, aggregation in getattr(task, "_aggregation_list", {}).items():
+        if metric in METRICS.values() and getattr(aggregation, "__name__", "") != "mean":
+            raise DataError(f"{where}: task '{shown(name)}' aggregates {metric} in its own way; expected the mean")
 
 
-def _set_shots(task: Any, source: Source) -> int:
+def _set_shots(name: str, task: Any, source: Source, where: str) -> int:
     """Set the number of examples in the prompt as the harness does, and their seed."""
     own = task.get_config("num_fewshot")
-    if source.fewshot is not None and own != 0:  # a task that says 0 means it
+    if source.fewshot and own == 0:
+        raise DataError(
+            f"{where}: fewshot is {source.fewshot}, but task '{shown(name)}' says num_fewshot: 0, which the harness"
+            " never changes; leave fewshot out"
+        )
+    if source.fewshot is not None:
         task.set_config(key="num_fewshot", value=source.fewshot)
     elif own is None:
         task.set_config(key="num_fewshot", value=0)
@@ -367,18 +470,21 @@ def _documents(name: str, task: Any, split: str | None, where: str) -> Any:
 
 
 def _render(name: str, task: Any, source: Source, slices: Sequence[str], prefix: str, where: str) -> Iterator[Example]:
+    leave_out = _leave_out(task) if source.split is not None else lambda _: None
     for number, document in enumerate(_documents(name, task, source.split, where)):
         place = f"{where}: task '{shown(name)}', document {number}"
+        leave_out(document)
         try:
             context = task.fewshot_context(
                 document, num_fewshot=task.config.num_fewshot, gen_prefix=task.doc_to_prefix(document)
             )
             requests = task.construct_requests(doc=document, ctx=context, metadata=(name, number, 1))
-            texts = [str(text) for text in task.doc_to_choice(document)]
+            texts = task.doc_to_choice(document)
             gold = task.doc_to_text(document) if task.multiple_input else task.doc_to_target(document)
             question = None if task.multiple_input else str(task.doc_to_text(document))
         except Exception as error:  # a task is a program
             raise DataError(f"{place}: cannot be rendered ({first_line(error)})") from None
+        _check_texts(texts, place)
         pairs = [request.args for request in requests[: len(texts)]]  # later ones are its own baseline
         rendered = tuple(
             Choice(context=pair[0], continuation=pair[1], text=text) for pair, text in zip(pairs, texts, strict=True)
@@ -397,6 +503,33 @@ def _render(name: str, task: Any, source: Source, slices: Sequence[str], prefix:
         )
 
 
+def _leave_out(task: Any) -> Callable[[Any], None]:
+    """Let a task's sampler leave out a document; return the function that says which.
+
+    The harness leaves a document out of its own prompt only in the split that it evaluates.
+    """
+    current: list[Any] = [None]
+    sampler = getattr(task, "sampler", None)
+    if sampler is not None:
+        draw = sampler.sample
+
+        def sample(n: int, eval_doc: Any = None, **more: Any) -> Any:
+            return draw(n, eval_doc=current[0] if eval_doc is None else eval_doc, **more)
+
+        sampler.sample = sample
+    return lambda document: current.__setitem__(0, document)
+
+
+def _check_texts(texts: Any, place: str) -> None:
+    """Refuse choices that cannot be told apart by a model."""
+    if (
+        not isinstance(texts, (list, tuple))
+        or len(texts) < 2
+        or not all(isinstance(t, str) and t.strip() for t in texts)
+    ):
+        raise DataError(f"{place}: choices {shown(repr(texts))}, expected a list of at least two texts, none empty")
+
+
 def _blanked(texts: Sequence[str], rendered: Sequence[Choice]) -> str:
     """The question of a task whose choices fill a gap: what they have in common, the gap, and the rest."""
     same = shown_text([Choice(context=text, continuation="", text="") for text in texts])
@@ -409,11 +542,15 @@ def _gold(gold: Any, texts: Sequence[str], place: str) -> int:
         if len(gold) != 1:
             raise DataError(f"{place}: {len(gold)} choices are right; expected one")
         gold = gold[0]
-    if isinstance(gold, str):
-        gold = texts.index(gold) if gold in texts else -1
-    if not isinstance(gold, int) or not 0 <= gold < len(texts):
-        raise DataError(f"{place}: no right choice among {len(texts)}; a split without labels cannot be scored")
-    return int(gold)
+    index = texts.index(gold) if gold in texts else gold
+    if not isinstance(index, int) or not 0 <= index < len(texts):
+        why = f"expected an index from 0 to {len(texts) - 1}, or a choice's text"
+        if gold in (-1, None, "", "-1"):
+            why += "; a split without labels cannot be scored"
+        elif isinstance(gold, str) and gold.isdigit():
+            why += '; for an index, write doc_to_target: "{{label}}" with the column\'s name'
+        raise DataError(f"{place}: the target {shown(repr(gold))} is none of the {len(texts)} choices; {why}")
+    return int(index)
 
 
 def _config_hash(task: Any) -> str:
