@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import transformers
 
 from conftest import oodles
 from oodles.disk import write_json
@@ -87,6 +88,31 @@ def test_a_single_model_gives_an_ordinary_run(trained: Path, tmp_path: Path) -> 
         assert values(table, run, name) == pytest.approx(wanted, nan_ok=True)
     again = oodles("score", "--model", TINY, "--suite", trained / "suite.toml", "--in-domain", "home", "--out", out)
     assert "0 evaluations scored, 4 scored earlier" in again.stdout
+
+
+def test_a_device_map_changes_no_score(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine without GPUs, accelerate places the model on the CPU; `make test-gpu` spreads it."""
+    arguments = ["score", "--model", TINY, "--suite", trained / "suite.toml", "--in-domain", "home", "--out"]
+    plain, spread = tmp_path / "plain", tmp_path / "spread"
+    assert oodles(*arguments, plain).returncode == 0
+    asked: list[Any] = []
+    load = transformers.AutoModelForCausalLM.from_pretrained
+
+    def watched(*given: Any, **more: Any) -> Any:
+        asked.append(more.get("device_map"))
+        return load(*given, **more)
+
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", watched)
+    done = oodles(*arguments, spread, "--device-map", "auto")
+    assert done.returncode == 0, done.stderr
+    assert asked == ["auto"]
+    run = f"{TINY}_home"
+    assert all(same_records(plain, spread, run, name) for name in ("home", "away", "far", "late"))
+    wrong = oodles(*arguments, spread, "--device-map", "balanced")
+    assert (wrong.returncode, wrong.stderr.strip().splitlines()[-1:]) == (
+        2,
+        ["ConfigError: oodles score: --device-map is 'balanced', expected auto"],
+    )
 
 
 def test_checkpoints_become_a_trajectory(trained: Path, tmp_path: Path) -> None:
@@ -402,7 +428,9 @@ def test_an_adapter_of_no_kind_is_refused_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--suite", "SUITE"], "--out is missing"),
+        (["--suite", "SUITE"], "which model? give --model"),
+        (["--model", TINY, "--suite", "SUITE", "--checkpoints", "none"], "--checkpoints needs a folder to write to"),
+        (["--model", TINY, "--suite", "SUITE", "--run", "mine"], "--run needs a folder to write to; e.g. --out"),
         (["--model", TINY, "--out", "OUT"], "--suite is missing"),
         (["--suite", "SUITE", "--out", "OUT"], "which model? give --model"),
         (["--model", "smolm2-135m-q4", "--suite", "SUITE", "--out", "OUT"], "did you mean 'smollm2-135m-q4'"),

@@ -416,3 +416,41 @@ def test_a_whole_study_as_a_file(toy_study: Path, tmp_path: Path) -> None:
         file.write_text(study_text(grid))
         tomllib.loads(file.read_text())
         assert [j.spec for j in expand(load_study(file)).jobs] == [j.spec for j in grid.jobs]
+
+
+def test_a_users_own_defaults_for_squeue_hide_no_job(
+    toy_study: Path, tmp_path: Path, fake: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIMULATED: this squeue prints nothing where SQUEUE_STATES is set, as SLURM's own does for other states."""
+    squeue = tmp_path / "fake" / "squeue"
+    squeue.write_text(
+        squeue.read_text().replace(
+            "import json", "import os; os.environ.get('SQUEUE_STATES') and exit(0)\nimport json", 1
+        )
+    )
+    command = ("run", toy_study, "--out", tmp_path / "out", "--where", "slurm", "--json")
+    own = {**fake, "SQUEUE_STATES": "R"}
+    assert without_torch(*command, env=own).returncode == 0
+    again = json.loads(without_torch(*command, env=own).stdout)
+    assert (again["arrays"], len(again["queued"])) == ([], 2)
+
+
+def test_a_squeue_that_prints_something_else_submits_nothing(
+    toy_study: Path, tmp_path: Path, fake: dict[str, str]
+) -> None:
+    command = ("run", toy_study, "--out", tmp_path / "out", "--where", "slurm")
+    assert without_torch(*command, env=fake).returncode == 0
+    (tmp_path / "fake" / "squeue").write_text("#!/bin/sh\necho '<html>502 Bad Gateway</html>'\n")
+    calls(tmp_path)
+    again = without_torch(*command, env=fake)
+    assert again.returncode == 2
+    assert "squeue printed <html>502 Bad Gateway</html>" in again.stderr
+    assert "sbatch" not in calls(tmp_path)
+
+
+def test_options_that_oodles_sets_itself_are_refused(tmp_path: Path) -> None:
+    from oodles.study.load import load_slurm
+
+    (tmp_path / "cluster.toml").write_text('options = { comment = "mine", exclusive = true }\n')
+    with pytest.raises(ConfigError, match="options has comment, which oodles sets itself"):
+        load_slurm(tmp_path / "cluster.toml", Slurm())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oodles.contracts import SlurmJob, Study
-from oodles.errors import ConfigError
+from oodles.errors import ConfigError, MissingExtraError
 from oodles.study import crew
 from oodles.study.crew import check_engine, processes_here, seat_in_job
 from oodles.study.load import load_study
@@ -58,17 +58,24 @@ def test_workers_and_an_engine_contradict_each_other(study: Study) -> None:
         check_engine(study, workers=2)
 
 
+def test_deepspeed_that_is_not_installed_is_asked_for(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "find_spec", lambda _: None)
+    check_engine(study)
+    with pytest.raises(MissingExtraError, match=r'engine "zero3" needs .*; run: pip install .oodles\[deepspeed\].'):
+        check_engine(replace(study, engine="zero3"))
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
         (["engine=dpp"], r"engine is 'dpp', expected one of single, ddp, fsdp2, zero2, zero3"),
-        (["engine=zero2"], r'engine is "zero2", which is not available yet: .*DeepSpeed.* "ddp"'),
-        (["engine=zero3"], r'engine is "zero3", which is not available yet: .*DeepSpeed.* "fsdp2"'),
         (["processes=2"], r'processes is 2, but engine "single" has one'),
         (["engine=ddp", "processes=1"], r'expected at least 2: with one, engine "ddp" would be "single"'),
         (["engine=ddp", "processes=8"], r"batch_size is 4, which 8 processes cannot share"),
-        (["engine=fsdp2", "train.optimiser=adafactor"], r'optimiser is "adafactor", whose state cannot be sharded'),
+        (["engine=fsdp2", "train.optimiser=adafactor"], r'optimiser is "adafactor", whose state cannot be split'),
+        (["engine=zero2", "train.optimiser=adafactor"], r'choose "adamw" or "sgd" with "zero2"'),
         (["engine=fsdp2", "lora.bias=all"], r'bias is "all"; engine "fsdp2" trains adapters only'),
+        (["engine=zero3", "lora.bias=all"], r'bias is "all"; engine "zero3" trains adapters only'),
     ],
 )
 def test_what_an_engine_cannot_do_is_refused_by_name(overrides: list[str], message: str, toy_study: Path) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,38 @@ import numpy as np
 import pytest
 
 import oodles as oo
-from conftest import oodles
+from conftest import missing, oodles
+from oodles.contracts import ZERO
 from oodles.store.folder import RunFolder, StudyFolder
 from oodles.store.scores import read_scores
 
-pytestmark = pytest.mark.slow
-ENGINES = ("ddp", "fsdp2")
+ENGINES = ("ddp", "fsdp2", "zero2", "zero3")
+WRAPPED = {
+    "ddp": "DistributedDataParallel",
+    "fsdp2": "FSDPCalls",
+    "zero2": "DeepSpeedEngine",
+    "zero3": "DeepSpeedEngine",
+}
+STATES = r" and the optimiser's state of \[(?P<one>\d+), (?P<two>\d+)\] of (?P<all>\d+)"
 WHAT = {
     "ddp": r"engine ddp: DistributedDataParallel, 2 processes, which hold \[(\d+), \1\] of \1 parameters",
     "fsdp2": r"engine fsdp2: FSDPCalls, 2 processes, which hold \[(\d+), (\d+)\] of (\d+) parameters",
+    "zero2": r"engine zero2: DeepSpeedEngine, 2 processes, which hold \[(\d+), \1\] of \1 parameters" + STATES,
+    "zero3": r"engine zero3: DeepSpeedEngine, 2 processes, which hold \[(\d+), (\d+)\] of (\d+) parameters" + STATES,
 }
 # 9 shots in batches of 4: the last batch of an epoch has one example, which one of the two processes computes
 STEPS = "train.steps=8"
+
+
+@pytest.fixture(autouse=True)
+def deepspeed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DeepSpeed is installed aside (`make test-all`), for the processes that these tests start."""
+    if "zero" not in request.node.name or find_spec("deepspeed") is not None:
+        return
+    aside = os.environ.get("OODLES_DEEPSPEED", "")
+    if not (Path(aside) / "deepspeed").is_dir():
+        missing("no deepspeed: pip install 'oodles[deepspeed]', or set OODLES_DEEPSPEED to the folder it is in")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), aside])))
 
 
 @pytest.fixture
@@ -48,8 +69,9 @@ def run_of(root: Path) -> RunFolder:
 
 
 def make(study: Path, root: Path, engine: str, *more: str) -> RunFolder:
-    done = oodles("run", study, "--out", root, *options(engine, *more), OMP_NUM_THREADS="1")
+    done = oodles("run", study, "--out", root, "--json", *options(engine, *more), OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["done"], done.stdout  # nothing else is written there
     return run_of(root)
 
 
@@ -78,10 +100,12 @@ def check_engine(folder: RunFolder, engine: str) -> None:
     """What ran is what was asked for, by what the processes themselves said of the model they hold."""
     said = re.search(WHAT[engine], folder.log.read_text())
     assert said, folder.log.read_text()
-    if engine == "fsdp2":
+    if engine in ("fsdp2", "zero3"):
         held, whole = [int(said[1]), int(said[2])], int(said[3])
         assert sum(held) == whole
         assert max(held) < 0.6 * whole
+    if engine in ZERO:
+        assert int(said["one"]) == int(said["two"]) == int(said["all"]) / 2
     env = json.loads(folder.env.read_text())
     assert (env["engine"], env["processes"]) == (engine, 2)
 
@@ -91,14 +115,20 @@ def references() -> dict[str, RunFolder]:
     return {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_two_processes_train_and_score_like_one(
     engine: str, study: Path, tmp_path_factory: pytest.TempPathFactory, references: dict[str, RunFolder], tmp_path: Path
 ) -> None:
     if "single" not in references:
         references["single"] = make(study, tmp_path_factory.mktemp("single"), "single")
-    alone, together = references["single"], make(study, tmp_path / "out", engine)
+    settings = {"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5000}, "train_batch_size": "auto"}
+    (study.parent / "ds.json").write_text(json.dumps(settings))
+    more = ["engine_config=ds.json"] if engine == "zero3" else []
+    alone, together = references["single"], make(study, tmp_path / "out", engine, *more)
     check_engine(together, engine)
+    taken = {"zero_optimization": {"stage3_prefetch_bucket_size": 5000}} if more else None
+    assert json.loads(together.env.read_text()).get("engine_config") == taken
     weights, scores = largest_difference(alone, together)
     assert weights < 1e-5
     assert scores < 1e-4
@@ -145,6 +175,7 @@ def children(process: int) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_killed_and_resumed_equals_undisturbed(engine: str, study: Path, tmp_path: Path) -> None:
     """With dropout, so that the random states of both processes count."""
@@ -164,6 +195,28 @@ def test_killed_and_resumed_equals_undisturbed(engine: str, study: Path, tmp_pat
     assert "differs from the earlier training" not in cut.log.read_text()
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("engines", [("single", "fsdp2", "ddp"), ("zero2", "zero3", "single")], ids=["torch", "zero"])
+def test_a_run_may_go_on_with_another_engine(engines: tuple[str, ...], study: Path, tmp_path: Path) -> None:
+    """Killed twice, and resumed with another engine each time: what one process computes, without dropout."""
+    root = tmp_path / "cut"
+    for step, engine in enumerate(engines[:-1], start=1):
+        started = begin(study, root, engine)
+        os.kill(first_process(wait_for_step(root, step, started)), signal.SIGKILL)
+        started.communicate(timeout=120)
+        assert run_of(root).status == "started"
+    cut = make(study, root, engines[-1])
+    log = cut.log.read_text()
+    assert log.count("resumes from step") == 2
+    assert [name for name in WHAT if re.search(WHAT[name], log)] == sorted(
+        set(engines) - {"single"}, key=list(WHAT).index
+    )
+    weights, scores = largest_difference(make(study, tmp_path / "whole", "single"), cut)
+    assert weights < 1e-5
+    assert scores < 1e-4
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_process_killed_in_a_step_ends_the_run_with_a_reason(engine: str, study: Path, tmp_path: Path) -> None:
     root = tmp_path / "out"
@@ -181,6 +234,7 @@ def test_a_process_killed_in_a_step_ends_the_run_with_a_reason(engine: str, stud
     assert "Traceback" not in errors
 
 
+@pytest.mark.slow
 def test_a_polite_stop_keeps_a_checkpoint_and_leaves_nobody(study: Path, tmp_path: Path) -> None:
     root = tmp_path / "out"
     started = begin(study, root, "fsdp2", "train.steps=4000", "eval.steps=[1,2]")
@@ -197,6 +251,7 @@ def test_a_polite_stop_keeps_a_checkpoint_and_leaves_nobody(study: Path, tmp_pat
 
 EVERY = r"""
 import sys, time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -209,7 +264,7 @@ from oodles.contracts import Lora, Recipe, Seeds
 from oodles.model import scoring
 from oodles.model.embedded import tiny_tokenizer
 from oodles.model.load import attach_lora
-from oodles.runs.engines import share_model, whole_adapter
+from oodles.runs.engines import release_model, share_model, whole_adapter
 from oodles.runs.ranks import Ranks, join, part
 from oodles.runs.train import fine_tune
 from test_scoring import tiny
@@ -227,37 +282,70 @@ else:
 join(Ranks(engine="ddp", rank=rank, size=2), store)
 tokenizer, shots = tiny_tokenizer(), planted(10)
 usual = Recipe(steps=3, batch_size=4, learning_rate=1e-3)
-recipes = {"usual": usual}
-cases = [(name, "usual") for name in ("llama", "olmo2", "smollm3", "qwen2")]
+recipes = {
+    "usual": usual,
+    "accumulate": replace(usual, accumulate=2),
+    "answers": replace(usual, loss="answers"),
+    "checkpointing": replace(usual, gradient_checkpointing=True),
+    "sgd": replace(usual, optimiser="sgd", learning_rate=1e-2),
+    "bf16": usual,
+    "dropout": usual,
+}
 
-for architecture, recipe in cases:
-    for engine in ("ddp", "fsdp2"):
-        alone, shared = (attach_lora(tiny(architecture), Lora(rank=2), 0) for _ in range(2))
-        ranks = Ranks(engine=engine, rank=rank, size=2)
-        said = share_model(shared, ranks)
-        assert ("FSDPCalls" if engine == "fsdp2" else "DistributedDataParallel") in said, said
-        fine_tune(alone, tokenizer, shots, recipes[recipe], Seeds.all(0), [])
-        fine_tune(shared, tokenizer, shots, recipes[recipe], Seeds.all(0), [], ranks=ranks)
-        whole = whole_adapter(shared) or dict(shared.named_parameters())
-        trained = {name: p for name, p in alone.named_parameters() if p.requires_grad}
-        moved = max(float(p.abs().max()) for name, p in trained.items() if "lora_B" in name)
-        weights = max(float((p - whole[name]).abs().max()) for name, p in trained.items())
-        one = scoring.score(alone, tokenizer, shots, distributed=False)
-        both = scoring.score(shared, tokenizer, shots)
-        scores = float(np.abs(one - both).max() / np.abs(one).max())
-        if rank == 0:
-            print(f"{architecture} {recipe} {engine}: moved {moved:.1e}, {weights:.1e}, {scores:.1e}", flush=True)
-        assert moved > 1e-4, (architecture, recipe, engine, moved)
-        assert weights < 1e-5, (architecture, recipe, engine, weights)
-        assert scores < 1e-4, (architecture, recipe, engine, scores)
+
+def made(architecture, recipe):
+    model = tiny(architecture)
+    if recipe != "dropout":  # of their own, OPT and GPT-2 have some
+        for module in model.modules():
+            for name in ("p", "dropout", "attention_dropout", "hidden_dropout"):
+                if isinstance(getattr(module, name, None), float):
+                    setattr(module, name, 0.0)
+    if recipe == "bf16":
+        model.to(torch.bfloat16)
+    return attach_lora(model, Lora(rank=2), 0)
+
+
+for engine, architecture, recipe in (case.split() for case in sys.argv[4:]):
+    alone, shared = made(architecture, recipe), made(architecture, recipe)
+    ranks = Ranks(engine=engine, rank=rank, size=2)
+    share_model(shared, ranks, trains=True)
+    fine_tune(alone, tokenizer, shots, recipes[recipe], Seeds.all(0), [])
+    fine_tune(shared, tokenizer, shots, recipes[recipe], Seeds.all(0), [], ranks=ranks)
+    whole = whole_adapter(shared) or dict(shared.named_parameters())
+    trained = {name: p.detach() for name, p in alone.named_parameters() if p.requires_grad}
+    moved = max(float(p.abs().max()) for name, p in trained.items() if "lora_B" in name)
+    weights = max(float((p - whole[name].detach()).abs().max()) for name, p in trained.items())
+    one = scoring.score(alone, tokenizer, shots, distributed=False)
+    both = scoring.score(shared, tokenizer, shots)
+    scores = float(np.abs(one - both).max() / np.abs(one).max())
+    name = type(vars(shared)["_oodles_entry"]).__name__
+    release_model(shared)
+    if rank == 0:
+        print(f"case {engine} {architecture} {recipe} {name} {moved:.1e} {weights:.1e} {scores:.1e}", flush=True)
 part()
 """
+# of the adapters, and of the scores relative to their size
+CLOSE = {"bf16": (1e-3, 1e-2), "usual": (1e-5, 1e-4)}
+RECIPES = ("accumulate", "answers", "checkpointing", "sgd", "bf16")
+CASES = [
+    *(
+        f"{engine} {name} usual"
+        for engine in ("ddp", "fsdp2")
+        for name in ("llama", "olmo2", "smollm3", "qwen2", "opt")
+    ),
+    *(f"{engine} llama {recipe}" for engine in ("ddp", "fsdp2") for recipe in RECIPES),
+]
+ZERO_CASES = [
+    *(f"{engine} {name} usual" for engine in ZERO for name in ("llama", "olmo2", "opt")),
+    *(f"{engine} llama {recipe}" for engine in ZERO for recipe in RECIPES),
+]
 
 
-def test_architectures_equal_one_process(tmp_path: Path) -> None:
+def compare(cases: list[str], scratch: Path) -> dict[str, tuple[str, float, float, float]]:
+    """Per case: the wrapper, how far the adapter moved, how far two processes are from one, in weights and scores."""
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-c", EVERY, str(Path(__file__).parent), str(tmp_path), str(rank)],
+            [sys.executable, "-c", EVERY, str(Path(__file__).parent), str(scratch), str(rank), *cases],
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -265,6 +353,34 @@ def test_architectures_equal_one_process(tmp_path: Path) -> None:
         )
         for rank in range(2)
     ]
+    found = {}
     for rank in ranks:
-        said, errors = rank.communicate(timeout=500)
+        said, errors = rank.communicate(timeout=580)
         assert rank.returncode == 0, said + errors[-3000:]
+        for line in (line for line in said.splitlines() if line.startswith("case ")):
+            _, engine, architecture, recipe, name, *numbers = line.split()
+            moved, weights, scores = map(float, numbers)
+            found[f"{engine} {architecture} {recipe}"] = (name, moved, weights, scores)
+    assert list(found) == cases
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cases", [CASES, ZERO_CASES], ids=["torch", "zero"])
+def test_architectures_and_recipes_equal_one_process(cases: list[str], tmp_path: Path) -> None:
+    for case, (name, moved, weights, scores) in compare(cases, tmp_path).items():
+        print(f"{case}: {name}, moved {moved:.1e}, differs by {weights:.1e}, scores by {scores:.1e}")
+        engine, _, recipe = case.split()
+        close = CLOSE.get(recipe, CLOSE["usual"])
+        assert name == WRAPPED[engine]
+        assert moved > 1e-4, case
+        assert weights < close[0], case
+        assert scores < close[1], case
+
+
+@pytest.mark.long
+def test_only_dropout_makes_opt_differ(tmp_path: Path) -> None:
+    """OPT drops by itself, and each process draws for itself. Without that, OPT is among the cases above."""
+    found = compare(["ddp opt dropout", "ddp opt usual"], tmp_path)
+    assert found["ddp opt dropout"][2] > 1e-4
+    assert found["ddp opt usual"][2] < 1e-5

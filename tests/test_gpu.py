@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,11 @@ import torch
 
 import oodles as oo
 from conftest import oodles
-from oodles.contracts import PromptSet
+from oodles.contracts import ZERO, PromptSet
 from oodles.model import scoring
 from oodles.model.embedded import tiny_tokenizer
 from oodles.store.environment import environment
-from test_engines import WHAT, adapters, begin, first_process, largest_difference, run_of, wait_for_step
+from test_engines import ENGINES, WHAT, adapters, begin, first_process, largest_difference, run_of, wait_for_step
 from test_scoring import ARCHITECTURES, centred, tiny
 
 REHEARSAL = bool(os.environ.get("OODLES_REHEARSE"))
@@ -121,9 +122,11 @@ def test_killed_and_resumed(study: Path, tmp_path: Path) -> None:
 
 
 @several
-@pytest.mark.parametrize("engine", ["ddp", "fsdp2"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_engines_equal_one_process(engine: str, precision: str, study: Path, tmp_path: Path) -> None:
+    if engine in ZERO and find_spec("deepspeed") is None:
+        pytest.skip("no deepspeed: pip install 'oodles[deepspeed]'")
     alone = make(study, tmp_path / "alone", f"train.precision={precision}")
     together = make(study, tmp_path / "out", f"engine={engine}", "processes=2", f"train.precision={precision}")
     assert re.search(WHAT[engine], together.log.read_text()), together.log.read_text()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oodles.study.pool import Share, setting, shares, together, visible_devices
+from oodles.study.pool import Share, cores_here, setting, shares, together, visible_devices
 from oodles.study.worker import Outcome
 
 
@@ -30,6 +30,13 @@ def test_devices_are_those_that_cuda_may_use(
     else:
         monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     assert visible_devices() == devices
+
+
+def test_a_machine_without_affinity_counts_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulated: macOS has no sched_getaffinity."""
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 10)
+    assert cores_here() == 10
 
 
 def test_a_worker_ssetting_is_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from oodles.store.folder import RunFolder, StudyFolder
 from oodles.store.ledger import read_ledger
 from oodles.store.locks import read_lock
 from oodles.store.table import read_records, read_runs
+from test_engines import WHAT
 
 SCRIPT = Path(__file__).with_name("mini_slurm.sh")
 NODE = """#!/bin/sh
@@ -62,9 +63,9 @@ def run_script(command: str, folder: Path, **settings: object) -> subprocess.Com
     return subprocess.run(["bash", str(SCRIPT), command], env={**os.environ, **told}, capture_output=True, text=True)
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A SLURM of two nodes with one core each; its folder."""
+@pytest.fixture(scope="module", params=[{"nodes": 2, "cpus": 1}], ids=[""])
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A SLURM of two nodes with one core each, unless a test asks for others; its folder."""
     for name in ("sbatch", "slurmctld", "slurmd", "munged"):
         if shutil.which(name) is None:
             missing(f"no {name}: apt-get install --no-install-recommends slurm-wlm munge")
@@ -76,7 +77,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    up = run_script("up", folder, nodes=2, cpus=1, gpus=0, port=port)
+    up = run_script("up", folder, **request.param, gpus=0, port=port)
     if up.returncode:
         run_script("down", folder)
         missing(f"SLURM does not start here: {up.stderr[-200:]}")
@@ -127,12 +128,16 @@ def study(toy_suite: Path, tiny_model: Path) -> Path:
     for file in broken.glob("*.safetensors"):
         weights = {name: torch.full_like(value, float("nan")) for name, value in load_file(file).items()}
         save_file(weights, file, metadata={"format": "pt"})
-    node = toy_suite.parent / "node.sh"
+    path = toy_suite.parent / "study.toml"
+    path.write_text(STUDY + f'python = "{python_of_a_node(toy_suite.parent)}"\n')
+    return path
+
+
+def python_of_a_node(folder: Path) -> Path:
+    node = folder / "node.sh"
     node.write_text(NODE.format(python=sys.executable))
     node.chmod(0o755)
-    path = toy_suite.parent / "study.toml"
-    path.write_text(STUDY + f'python = "{node}"\n')
-    return path
+    return node
 
 
 def freeze(root: Path, *runs: str) -> list[int]:
@@ -276,3 +281,39 @@ def test_a_cancelled_job_stays_cancelled_and_a_script_by_hand_resumes(
     text = (root / "slurm" / f"{number}_0_0_log.out").read_text()
     assert text.count("loading tiny-llama-untrained") == 1  # the weights, once
     assert "resumes from step" in RunFolder(root / "runs" / first).log.read_text()
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("cluster", [{"nodes": 1, "cpus": 2}], indirect=True, ids=["one node"])
+@pytest.mark.parametrize(
+    "engine", [pytest.param("ddp", marks=pytest.mark.slow), pytest.param("fsdp2", marks=pytest.mark.long)]
+)
+def test_one_task_per_process_makes_a_run_together(
+    engine: str, on_cluster: Path, toy_study: Path, tmp_path: Path
+) -> None:
+    """Two tasks of a job, without a launcher; a signal of the scheduler stops both, and the job resumes by itself."""
+    text = toy_study.read_text().replace("seeds = [0, 1]", "seeds = [0]")
+    toy_study.write_text(text.replace("schema = 1", 'schema = 1\nreport_to = "none"'))
+    root, alone = tmp_path / "together", tmp_path / "alone"
+    python = python_of_a_node(tmp_path)
+    options = ["--set", f"engine={engine}", "--set", "processes=2", "--set", f"slurm.python='{python}'"]
+    submitted = oodles("run", toy_study, "--out", root, "--where", "slurm", "--json", *options)
+    assert submitted.returncode == 0, submitted.stderr
+    (run,) = json.loads(submitted.stdout)["submitted"]
+    (process,) = freeze(root, run)
+    job = status(root)[run]["job"]
+    told("scancel", "--signal=USR2", job)  # as SLURM does before a time limit
+    let_it_stop(process, 120)
+    wait_for(lambda: not scheduler.queue(), 600, "the job's end")
+    logs = "\n".join(path.read_text() for path in (root / "slurm").glob("*.out"))
+    assert status(root)[run]["status"] == "done", logs
+    assert f"job {job} is queued again, and resumes" in logs
+    log = RunFolder(root / "runs" / run).log.read_text()
+    assert len(re.findall(WHAT[engine], log)) == 2  # before and after
+    assert "resumes from step" in log
+    assert not list((root / "slurm").glob("meeting-*"))
+    assert oodles("run", toy_study, "--out", alone).returncode == 0
+    keys = ["run", "step", "test_set", "metric"]
+    both = read_runs(root).merge(read_runs(alone), on=keys, suffixes=("", "_alone"))
+    assert len(both) == len(read_runs(root)) == len(read_runs(alone)) > 0
+    assert float((both["value"] - both["value_alone"]).abs().max()) < 1e-4

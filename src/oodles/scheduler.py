@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from oodles.errors import SchedulerError
+from oodles.errors import SchedulerError, shown
 
 PATIENCE = 60.0  # seconds in which the scheduler must answer; a restarted controller takes some
 TOLD = {"JobArrayID": 40, "State": 20, "RestartCnt": 12, "NodeList": 80, "Reason": 80, "Comment": 60}  # widths
 AT_ONCE = 500  # jobs that one scancel is given
+JOB = re.compile(r"\d+(_(\d+|\[.*))?")
+STATE = re.compile(r"[A-Z_]+")
 RUNS = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
 
 
@@ -141,6 +144,8 @@ def _jobs(told: str) -> list[QueuedJob]:
             cells.append(line[place : place + width].strip())
             place += width
         number, state, restarts, node, reason, comment = cells
+        if not JOB.fullmatch(number) or not STATE.fullmatch(state):
+            raise SchedulerError(f"squeue printed {shown(line.strip())}; expected a job's number and state")
         found.append(
             QueuedJob(
                 id=number, state=state, restarts=_whole(restarts), node=node, reason=reason, comment=_given(comment)
@@ -160,7 +165,9 @@ def _whole(text: str) -> int:
 def _ask(*command: str, input: str | None = None) -> str:  # noqa: A002
     """What a command of SLURM's prints, or one line about why it fails."""
     try:
-        done = subprocess.run(command, input=input, capture_output=True, text=True, check=False, timeout=PATIENCE)
+        done = subprocess.run(
+            command, input=input, capture_output=True, text=True, check=False, timeout=PATIENCE, env=_without_habits()
+        )
     except FileNotFoundError:
         raise SchedulerError(f"{command[0]}: no such command; run this where SLURM is, on a login node") from None
     except subprocess.TimeoutExpired:
@@ -169,6 +176,11 @@ def _ask(*command: str, input: str | None = None) -> str:  # noqa: A002
         reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         raise SchedulerError(f"{_words(command)}: {reason}")
     return done.stdout
+
+
+def _without_habits() -> dict[str, str]:
+    """The environment without a user's own defaults for squeue and scancel, which hide jobs."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(("SQUEUE_", "SCANCEL_"))}
 
 
 def _words(command: Sequence[str]) -> str:

@@ -390,7 +390,7 @@ def score_missing(scoring: ScoringJob, listener: Listener, ranks: Ranks = ALONE,
     )
     evaluator.recall()
     broken = []
-    sharded = lora is not None and ranks.engine == "fsdp2"
+    sharded = lora is not None and ranks.splits_weights
     with _sharded(scoring, ranks, lora or Lora()) if sharded else _loaded(scoring) as load:
         for checkpoint, _ in todo:
             evaluator.tell(doing=f"{folder.name} step {checkpoint.step}")
@@ -453,7 +453,7 @@ def _sharded(scoring: ScoringJob, ranks: Ranks, lora: Lora) -> Iterator[Callable
     """Like `_loaded`, for adapters of one shape and a base model that the processes share."""
     from safetensors.torch import load_file
 
-    from oodles.runs.engines import load_adapter, share_model
+    from oodles.runs.engines import load_adapter, release_model, share_model
 
     base = load_model(scoring.model, scoring.precision, "cpu" if ranks.is_first else "meta")
     model = attach_lora(base, lora, 0, scoring.model)
@@ -463,10 +463,11 @@ def _sharded(scoring: ScoringJob, ranks: Ranks, lora: Lora) -> Iterator[Callable
 
     def load(checkpoint: Checkpoint) -> torch.nn.Module:
         file = Path(str(checkpoint.path)) / "adapter_model.safetensors"
-        load_adapter(model, ranks.from_first(lambda: load_file(file)))
+        load_adapter(model, ranks.from_first(lambda: load_file(file)), ranks)
         return model
 
     yield load
+    release_model(model)
 
 
 def _with_adapter(adapted: Any, base: Any, checkpoint: Checkpoint) -> Any:

@@ -29,6 +29,12 @@ class Ranks:
     engine: EngineName = "single"
     rank: int = 0
     size: int = 1
+    settings: str = ""  # of DeepSpeed, as JSON
+
+    @property
+    def splits_weights(self) -> bool:
+        """Whether each process holds only a part of the model's weights."""
+        return self.engine in ("fsdp2", "zero3")
 
     @property
     def is_first(self) -> bool:

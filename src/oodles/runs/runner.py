@@ -84,7 +84,7 @@ def _load(task: RunTask) -> tuple[Any, Any]:
 
 def _where(ranks: Ranks) -> Literal["cpu", "meta"] | None:
     """Return the device to load to: a model to be sharded is loaded by the first process, outside the GPUs."""
-    if ranks.engine != "fsdp2":
+    if not ranks.splits_weights:
         return None
     return "cpu" if ranks.is_first else "meta"
 
@@ -95,14 +95,18 @@ def _share(task: RunTask, model: Any, checkpoint: Path | None) -> None:
         return
     from oodles.runs.engines import share_model
 
-    shared = share_model(model, task.ranks, checkpoint)
-    if task.ranks.is_first:
+    shared = share_model(model, task.ranks, checkpoint, trains=True)
+    if task.ranks.is_first and shared:
         log_line(task.folder, shared)
 
 
 def _leave(task: RunTask, model: Any) -> None:
     """Leave the base model to the next run, where training has changed nothing of it but the adapter."""
     spec = task.spec
+    if not task.ranks.alone:
+        from oodles.runs.engines import release_model
+
+        release_model(model)
     if task.ranks.alone and spec.lora.bias == "none" and not spec.recipe.gradient_checkpointing:
         task.base.leave((spec.model, spec.recipe.precision), model.unload().eval())
 

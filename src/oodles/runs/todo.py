@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -98,8 +99,10 @@ def same_before_training(spec: RunSpec, earlier: Sequence[RunFolder], ranks: Ran
 
 def environment_of(ranks: Ranks) -> dict[str, Any]:
     """Return the environment of a run, with its engine unless that is a single process."""
-    engine = {} if ranks.alone else {"engine": ranks.engine, "processes": ranks.size}
-    return {**environment(), **engine}
+    if ranks.alone:
+        return environment()
+    settings = {"engine_config": json.loads(ranks.settings)} if ranks.settings else {}
+    return {**environment(), "engine": ranks.engine, "processes": ranks.size, **settings}
 
 
 def _before_training(folder: RunFolder) -> tuple[Any, ...] | None:

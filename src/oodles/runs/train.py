@@ -26,14 +26,15 @@ from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.trainer_callback import PrinterCallback
 from transformers.utils import logging
 
-from oodles.contracts import PromptSet, Recipe, Seeds
+from oodles.contracts import ZERO, PromptSet, Recipe, Seeds
 from oodles.disk import damage_of, put_folder
 from oodles.errors import ModelError
 from oodles.model.choice_tokens import encode_choices
 from oodles.model.choices import length_of
 from oodles.model.forward import causal_lm, head_is_plain, hidden_states, inside, is_out_of_memory, is_sharded
 from oodles.model.tokens import context_limit, encode
-from oodles.runs.engines import split_state, whole_adapter, whole_state
+from oodles.runs import zero
+from oodles.runs.engines import hand_over, split_state, whole_adapter, whole_state
 from oodles.runs.ranks import ALONE, Ranks
 from oodles.runs.schedule import warmup_steps
 from oodles.store.folder import RunFolder, log_line
@@ -75,6 +76,10 @@ def fine_tune(
     )
     trainer.answers, trainer.recipe, trainer.ranks = candidates, recipe, ranks
     trainer.remove_callback(PrinterCallback)
+    if ranks.engine in ZERO:
+        trainer.optimizer, said = hand_over(model, ranks, trainer.create_optimizer(), recipe)
+        if folder and ranks.is_first:
+            log_line(folder, said)
     if folder:
         trainer.callback_handler.callbacks.insert(0, Keeper(trainer, folder, keep_at))
     with _out_of_memory(recipe, trainer):
@@ -309,9 +314,25 @@ class AnswerTrainer(Trainer):  # type: ignore[misc]
 
     def training_step(self, *given: Any, **more: Any) -> torch.Tensor:
         """Train on a batch; return the loss of the whole batch, for the log."""
-        return self.ranks.mean(super().training_step(*given, **more))
+        engine = zero.engine_of(self.model)
+        step = super().training_step if engine is None else partial(self._deepspeed_step, engine)
+        return self.ranks.mean(step(*given, **more))
+
+    def _deepspeed_step(self, engine: Any, model: Any, inputs: dict[str, torch.Tensor], *_: Any) -> torch.Tensor:
+        """Do what the Trainer does, with DeepSpeed's way back."""
+        model.train()
+        engine.set_gradient_accumulation_boundary(self.accelerator.sync_gradients)
+        loss = self.compute_loss(model, self._prepare_inputs(inputs)) / self.current_gradient_accumulation_steps
+        engine.backward(loss, scale_wrt_gas=False)
+        return loss.detach()
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        """DeepSpeed clips gradients when it makes a step; before that, their norm is not known."""
+        return None if zero.engine_of(self.model) is not None else super()._get_grad_norm(model, grad_norm=grad_norm)
 
     def _clip_grad_norm(self, model: Any) -> Any:
+        if zero.engine_of(self.model) is not None:
+            return None
         norm = super()._clip_grad_norm(model)
         return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
 
@@ -324,12 +345,21 @@ class AnswerTrainer(Trainer):  # type: ignore[misc]
         with _last_layer_gives(causal_lm(model).base_model, where):
             return causal_lm(model)(input_ids=inputs["tokens"], use_cache=False).logits[:, 0]
 
+    @property
+    def _deepspeed(self) -> zero.Steps | None:
+        """What makes the steps, if DeepSpeed does."""
+        inner = getattr(self.optimizer, "optimizer", self.optimizer)  # Accelerate wraps it
+        return inner if isinstance(inner, zero.Steps) else None
+
     # checkpoints of several processes: what one process would write, and the random states of the others
 
     def gather(self) -> None:
         """Gather what a checkpoint holds; all processes call this, and the first one writes."""
         self._adapter = whole_adapter(self.model)
-        self._optimiser = whole_state(self.optimizer.state_dict()) if is_sharded(self.model) else None
+        if steps := self._deepspeed:
+            self._optimiser = zero.whole_state(steps)
+        else:
+            self._optimiser = whole_state(self.optimizer.state_dict()) if is_sharded(self.model) else None
         self._random = [] if self.ranks.alone else self.ranks.gathered(self._own_random())[1:]
 
     def _own_random(self) -> bytes:
@@ -357,14 +387,17 @@ class AnswerTrainer(Trainer):  # type: ignore[misc]
             super()._load_from_checkpoint(resume_from_checkpoint, model)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        if checkpoint is None or not is_sharded(self.model):
+        if checkpoint is None or not (is_sharded(self.model) or self._deepspeed):
             super()._load_optimizer_and_scheduler(checkpoint)
             return
         state, schedule = (
             torch.load(Path(checkpoint) / name, map_location="cpu", weights_only=True)
             for name in (OPTIMIZER_NAME, SCHEDULER_NAME)
         )
-        self.optimizer.load_state_dict(split_state(state, self.optimizer))
+        if steps := self._deepspeed:
+            zero.put_state(state, steps, self.ranks)
+        else:
+            self.optimizer.load_state_dict(split_state(state, self.optimizer))
         self.lr_scheduler.load_state_dict(schedule)  # type: ignore[union-attr]
 
     def _load_rng_state(self, checkpoint: str | None) -> None:

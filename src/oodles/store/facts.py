@@ -190,6 +190,19 @@ def tags_of(root: Path) -> dict[str, str]:
     return {name: tags for name, tags in told.items() if tags}
 
 
+def describe_audit(root: Path) -> dict[str, Any]:
+    """Describe the audit for the report: its sets and findings without texts of examples; empty if there is none."""
+    study = StudyFolder(root)
+    record = (sidecar(study.audit) if study.audit.is_file() else None) or {}
+    findings = [{key: f[key] for key in ("severity", "code", "where", "text")} for f in record.get("findings", [])]
+    sets = []
+    for row in record.get("sets", []):
+        origin = str(row.get("origin") or "")
+        told = {key: row.get(key) for key in ("set", "kind", "n", "labels", "dropped", "chance", "revision", "hash")}
+        sets.append({**told, "origin": Path(origin).name if Path(origin).is_absolute() else origin})
+    return {"sets": sets, "findings": findings} if record else {}
+
+
 def _allowed(study: StudyFolder) -> list[str]:
     """Return the audit errors that occurred and were allowed."""
     if not study.audit.is_file():

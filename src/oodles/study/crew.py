@@ -15,14 +15,15 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NoReturn
 
 from oodles import scheduler
-from oodles.contracts import EngineName, Study
-from oodles.errors import ConfigError, OodlesError, StoreError, first_line
+from oodles.contracts import ZERO, Study
+from oodles.errors import ConfigError, MissingExtraError, OodlesError, StoreError, first_line
 from oodles.runs.events import ignore
 from oodles.runs.progress import Progress, settle_streams
 from oodles.runs.ranks import Ranks, join, part
@@ -35,6 +36,7 @@ from oodles.study.grid import Grid, expand, select
 from oodles.study.meeting import Leader, Member, Seat
 from oodles.study.pool import Worker, cores_here, listen, sent, setting, shares, together, visible_devices
 from oodles.study.worker import Crew, Outcome, Policy, agreeing, run_missing
+from oodles.terminal import keep_results_apart
 
 ENDING = 10.0  # seconds in which the others end after the first
 LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
@@ -44,7 +46,9 @@ LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_SIZ
 
 
 def check_engine(study: Study, workers: int = 1) -> None:
-    """Refuse options that contradict the engine."""
+    """Refuse options that contradict the engine, and an engine that is not installed."""
+    if study.engine in ZERO and find_spec("deepspeed") is None:
+        raise MissingExtraError(f'engine "{study.engine}"', "deepspeed")
     if study.engine != "single" and workers > 1:
         raise ConfigError(
             f'--workers {workers}: with engine "{study.engine}" all processes make one run together; leave it out'
@@ -101,14 +105,18 @@ def seat_in_job(study: Study, root: Path) -> Seat | None:
 # one of them
 
 
+def _ranks(study: Study, seat: Seat) -> Ranks:
+    return Ranks(engine=study.engine, rank=seat.rank, size=seat.size, settings=study.engine_config)
+
+
 @contextmanager
-def leading(engine: EngineName, seat: Seat, root: Path) -> Iterator[Crew]:
+def leading(study: Study, seat: Seat, root: Path) -> Iterator[Crew]:
     """Be the first process: gather the others, and send them home at the end."""
     from torch.distributed import TCPStore
 
     store = TCPStore(seat.host or "localhost", 0, seat.size, is_master=True, wait_for_workers=False)
     leader = Leader(seat, store.port)
-    ranks = Ranks(engine=engine, rank=0, size=seat.size)
+    ranks = _ranks(study, seat)
     join(ranks, store)
 
     def give_up(run: str) -> Any:
@@ -133,7 +141,7 @@ def follow(grid: Grid, root: Path, seat: Seat, stop: Stop) -> int:
     from oodles.runs.runner import run_one
 
     member = Member(seat)
-    ranks = Ranks(engine=grid.study.engine, rank=seat.rank, size=seat.size)
+    ranks = _ranks(grid.study, seat)
     join(ranks, TCPStore(member.host, member.store_port, seat.size, is_master=False))
     jobs = {job.spec.name: job for job in grid.jobs}
     while (name := member.order()) is not None:
@@ -258,6 +266,7 @@ def _what_is_there(root: Path, names: Sequence[str], before: Mapping[str, str], 
 def _work(study: Study, names: Sequence[str], root: Path, how: Policy, seat: Seat, pipe: Connection | None) -> None:
     """Be one of the processes that are started here."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one handles it
+    keep_results_apart()
     code = 0
     try:
         with stop_on_signals() as stop:
@@ -282,6 +291,6 @@ def _lead(grid: Grid, root: Path, how: Policy, seat: Seat, stop: Stop, pipe: Con
         if not sent(pipe, heard):
             stop.number = stop.number or signal.SIGHUP  # the process that started this one is gone
 
-    with leading(grid.study.engine, seat, root) as crew:
+    with leading(grid.study, seat, root) as crew:
         outcome = run_missing(grid, root, how, tell, stop, crew)
     sent(pipe, outcome)

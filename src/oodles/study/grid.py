@@ -121,6 +121,11 @@ class _Planner:
     def job(self, cell: _Cell) -> PlannedRun:
         drawn = self._draw(cell)
         pattern = pattern_for(self.suite, self.suite.train_sets[cell.train_set], cell.pattern)
+        if pattern.score == "minus_baseline" and self.study.recipe.loss == "answers":
+            raise ConfigError(
+                f"study {self.study.name}: the score of train set '{cell.train_set}' is minus_baseline, which [train]"
+                " loss = answers cannot train on; choose another score, or loss = vocab"
+            )
         draw_hash = drawn.hash
         if callable(pattern.text):  # the source of a function is not enough: include its output
             draw_hash = content_hash([drawn.hash, render(pattern, drawn.examples, cell.train_set).hash])

@@ -77,7 +77,7 @@ def run(
             in_tasks = True
             if seat.rank > 0:
                 crew.follow_and_exit(select(expand(study), only, shots), root, seat)
-            gather = partial(crew.leading, study.engine, seat, root)
+            gather = partial(crew.leading, study, seat, root)
     if requeue is not None:
         from oodles.study.requeue import run_in_job
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from oodles.contracts import (
+    ZERO,
     EngineName,
     Evaluation,
     Lora,
@@ -30,6 +31,7 @@ from oodles.contracts import (
 )
 from oodles.errors import ConfigError, nearest, shown
 from oodles.names import check_name
+from oodles.study.deepspeed import read_settings
 from oodles.toml import build, check_schema, read_toml
 
 STUDY_SCHEMA = 1
@@ -71,6 +73,7 @@ class _File:
     report_to: Literal["none"] | TrackerName | tuple[TrackerName, ...] | None = None
     engine: EngineName = "single"
     processes: int | None = None
+    engine_config: str = ""
 
 
 def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
@@ -122,6 +125,7 @@ def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
         run=grid.run,
         engine=file.engine,
         processes=file.processes,
+        engine_config=_engine_config(file, path),
     )
 
 
@@ -193,11 +197,21 @@ def _check_slurm(slurm: Slurm, where: str) -> None:
         _check_job(job, f"{where[:-1]}.models.{name}]" if where.endswith("]") else f"{where} [models.{name}]")
 
 
+OWN_OPTIONS = {  # of sbatch
+    *("array", "comment", "error", "nodes", "no_requeue", "ntasks", "ntasks_per_node", "open_mode", "output"),
+    *("parsable", "requeue", "signal", "wait"),
+}
+
+
 def _check_job(job: SlurmJob, where: str) -> None:
     if job.time is not None and not TIME.fullmatch(job.time):
         raise ConfigError(f'{where}: time is "{shown(job.time)}", expected e.g. "04:00:00" or "2-00:00:00"')
     if job.memory is not None and not MEMORY.fullmatch(job.memory):
         raise ConfigError(f'{where}: memory is "{shown(job.memory)}", expected e.g. "64G"')
+    if taken := sorted({key.replace("-", "_") for key in job.options or ()} & OWN_OPTIONS):
+        raise ConfigError(
+            f"{where}: options has {', '.join(taken)}, which oodles sets itself to know its jobs; remove it"
+        )
     for key, least in (("gpus", 0), ("cpus", 1), ("runs_per_job", 1)):
         value = getattr(job, key)
         if value is not None and value < least:
@@ -223,22 +237,23 @@ def _own_seeds(recipe: Recipe) -> dict[str, int]:
     return {name: seed for name, seed in named.items() if seed is not None}
 
 
-NOT_YET = {
-    "zero2": 'oodles does not drive DeepSpeed; engine = "ddp" shares the batch in the same way',
-    "zero3": 'oodles does not drive DeepSpeed; engine = "fsdp2" shards parameters, gradients and optimiser as it does',
-}
+def _engine_config(file: _File, path: Path) -> str:
+    if not file.engine_config:
+        return ""
+    if file.engine not in ZERO:
+        raise ConfigError(
+            f'{path.name}: engine_config is for DeepSpeed, but engine is "{file.engine}"; choose "zero2" or "zero3", or'
+            " leave it out"
+        )
+    return read_settings(file.engine_config, file.engine, path.parent, path.name)
 
 
 def _check_engine(file: _File, where: str) -> None:
     """Refuse an engine that would become another one, and what it cannot be combined with."""
     engine, processes, train = file.engine, file.processes, file.train
-    if engine in NOT_YET:
-        raise ConfigError(f'{where}: engine is "{engine}", which is not available yet: {NOT_YET[engine]}')
     if engine == "single":
         if processes is not None:
-            raise ConfigError(
-                f'{where}: processes is {processes}, but engine "single" has one; choose "ddp" or "fsdp2"'
-            )
+            raise ConfigError(f'{where}: processes is {processes}, but engine "single" has one; choose another engine')
         return
     rules = [
         (
@@ -251,12 +266,12 @@ def _check_engine(file: _File, where: str) -> None:
             " accumulate",
         ),
         (
-            engine != "fsdp2" or train.optimiser != "adafactor",
-            '[train] optimiser is "adafactor", whose state cannot be sharded; choose "adamw" or "sgd" with "fsdp2"',
+            engine == "ddp" or train.optimiser != "adafactor",
+            f'[train] optimiser is "adafactor", whose state cannot be split; choose "adamw" or "sgd" with "{engine}"',
         ),
         (
-            engine != "fsdp2" or file.lora.bias == "none",
-            f'[lora] bias is "{file.lora.bias}"; engine "fsdp2" trains adapters only, choose "none"',
+            engine == "ddp" or file.lora.bias == "none",
+            f'[lora] bias is "{file.lora.bias}"; engine "{engine}" trains adapters only, choose "none"',
         ),
     ]
     for holds, message in rules:

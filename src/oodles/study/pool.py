@@ -19,6 +19,7 @@ from oodles.runs.progress import Progress, settle_streams
 from oodles.runs.stopping import Stop, stop_on_signals
 from oodles.study.grid import Grid, expand, select
 from oodles.study.worker import Outcome, Policy, run_missing
+from oodles.terminal import keep_results_apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +167,7 @@ def together(outcomes: Sequence[Outcome], root: Path, stopped: int) -> Outcome:
 
 def _work(study: Study, names: Sequence[str], root: Path, how: Policy, pipe: Connection) -> None:
     """Run one worker process; its cores and device come from the environment."""
+    keep_results_apart()
     try:
         with stop_on_signals() as stop:
 

@@ -72,6 +72,7 @@ def _text(grid: Grid, study: Study, models: list[ModelSpec], what: str) -> str:
         "report_to": "none" if study.report_to == () else study.report_to,
         "engine": None if study.engine == "single" else study.engine,
         "processes": study.processes,
+        "engine_config": study.engine_config or None,
     }
     seeds = study.data_seeds
     axes = {

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from oodles.contracts import RunSpec
+from oodles.display import Listed
 from oodles.errors import ConfigError, DiskError, OodlesError, StoreError
 from oodles.model.load import free_memory
 from oodles.runs.events import Event, Listener
@@ -34,7 +35,7 @@ Choice = Literal["skip", "failed before", "run"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Listed):
     """The outcome of a study's runs."""
 
     out: Path
@@ -50,6 +51,21 @@ class Outcome:
     def is_whole(self) -> bool:
         """Whether every run is done."""
         return not (self.failed or self.failed_before or self.held or self.refused or self.stopped)
+
+    def told(self) -> tuple[str, Mapping[str, str]]:
+        """What `print` and Jupyter show."""
+        counts = {"done": len(self.done), "done before": len(self.skipped)}
+        listed = {
+            "failed": self.failed,
+            "failed before": self.failed_before,
+            "held": self.held,
+            "refused": self.refused,
+        }
+        return f"runs in {self.out}: {'all done' if self.is_whole else 'not all done'}", {
+            **{name: str(number) for name, number in counts.items() if number},
+            **{name: "; ".join(f"{run}: {why}" for run, why in pairs) for name, pairs in listed.items()},
+            "stopped": f"by signal {self.stopped}" if self.stopped else "",
+        }
 
 
 @dataclass(frozen=True, slots=True)
