@@ -31,7 +31,7 @@ from oodles.stats import noise
 from oodles.stats.correlate import for_group, partial_correlations
 from oodles.stats.estimates import Estimator, as_correlations, estimate, interval_of, usable_points
 from oodles.stats.outcomes import Outcomes
-from oodles.stats.pairs import BLURRED, CARRIES
+from oodles.stats.pairs import BLURRED, CARRIES, UNEVEN, uneven_units
 from oodles.stats.residuals import fit_design, make_design
 from oodles.stats.series import Series
 
@@ -57,6 +57,8 @@ class Family:
     factor: float = 1.0  # of the first run, or of the first two; or the sd of the logarithm
     dull: float = 0.0  # share of runs that never learn
     grow: float = 0.0  # residuals grow (or shrink) by exp(grow) over a run
+    residual: float = RESIDUAL
+    length: float = LENGTH
     level: float = RESIDUAL  # sd of a run's own level on each set
     clusters: int = 0  # runs in this many models, or draws of data, that share levels
     shared: float = 1.0  # share of the level's variance that a cluster has in common
@@ -115,6 +117,13 @@ CONFIRM_HARD: dict[str, Family] = {
     "t3 sizes, 6 runs": Family(runs=6, steps=(20,), sizes="t3"),
     "one run of 60 steps, nine of 6": Family(runs=10, steps=(60, *[6] * 9)),
     "a third never learns, 12 runs": Family(runs=12, dull=1 / 3),
+}
+STUDY: dict[str, Family] = {  # the values of docs/smollm2-nli.md: 7 points a run, no memory, 512 examples in-domain
+    f"{runs} runs x 7, residuals of {size}": Family(
+        runs=runs, steps=(7,), residual=size, length=0.01, level=0.3 * size, n=MANY, n_id=512, stable=0.25, records=True
+    )
+    for runs in (5, 9)
+    for size in (0.011, 0.022, 0.063)
 }
 CONFIRM_CLUSTERS: dict[str, Family] = {
     "4 models x 3 runs": Family(runs=12, clusters=4, steps=(12,)),
@@ -266,7 +275,7 @@ def _series(runs: Ints, times: Array, columns: int, length: float, draw: np.rand
 
 def _residuals(family: Family, rho: float, runs: Ints, times: Array, draw: np.random.Generator) -> Array:
     own = _walks(runs, times, family.sets, draw) if family.memory == "walk" else None
-    own = _series(runs, times, family.sets, LENGTH, draw) if own is None else own
+    own = _series(runs, times, family.sets, family.length, draw) if own is None else own
     clusters = family.clusters or family.runs
     together = draw.normal(size=(clusters, family.sets))[np.arange(family.runs) % clusters]
     apart = draw.normal(size=(family.runs, family.sets))
@@ -275,7 +284,7 @@ def _residuals(family: Family, rho: float, runs: Ints, times: Array, draw: np.ra
     for part in (own, level):
         _correlate(part, family, rho)
     size = _run_sizes(family, draw)[runs] * np.exp(family.grow * (times - 0.5))
-    return np.asarray(RESIDUAL * size[:, None] * own + family.level * level[runs], dtype=float)
+    return np.asarray(family.residual * size[:, None] * own + family.level * level[runs], dtype=float)
 
 
 def _walks(runs: Ints, times: Array, columns: int, draw: np.random.Generator) -> Array:
@@ -358,12 +367,12 @@ def without_noise(family: Family) -> Family:
 
 
 def score_intervals(family: Family, rho: float, n_sets: int, seed: int) -> dict[str, Any]:
-    """Size (or power), coverage and the share of pairs of which one run carries more than it may, pooled and run."""
+    """Size (or power), coverage and the share of pairs with a caveat on unequal runs, pooled and run."""
     found: dict[str, Any] = {}
     i, j = np.array(pairs_of(family)).T
     for within in ("pooled", "run"):
         recipe, draw = Estimator(within=within), np.random.default_rng([seed, round(10 * rho) + 10])
-        low, high, p_val, carried, products = [], [], [], [], np.zeros((family.sets, family.sets))
+        low, high, p_val, carried, uneven, products = [], [], [], [], [], np.zeros((family.sets, family.sets))
         for _ in range(n_sets):
             series = simulate(family, rho, draw).series
             estimated = estimate(series.at(usable_points(series, within)), recipe)
@@ -372,6 +381,7 @@ def score_intervals(family: Family, rho: float, n_sets: int, seed: int) -> dict[
             high.append(estimated.interval.high[i, j])
             p_val.append(estimated.interval.p_val[i, j])
             carried.append(estimated.shares.max(axis=0)[i, j] > CARRIES)
+            uneven.append(uneven_units(estimated)[i, j] < UNEVEN if within == "run" else np.zeros(len(i), dtype=bool))
         target = as_correlations(products[None])[0][i, j]
         known = np.isfinite(low)
         found[within] = {
@@ -379,6 +389,7 @@ def score_intervals(family: Family, rho: float, n_sets: int, seed: int) -> dict[
             "rejected": float((np.array(p_val) < 0.05)[known].mean()),
             "covered": float(((np.array(low) <= target) & (target <= np.array(high)))[known].mean()),
             "carried": float(np.mean(carried)),
+            "warned": float(np.mean(np.array(carried) | np.array(uneven))),
         }
     return found
 
@@ -487,6 +498,9 @@ def plan(cells: str) -> Iterator[Work]:
     for name, family in (CONFIRM_NOISY if confirm else NOISY).items():
         for rho in (-0.3, 0.0, 0.6):
             yield f"noise: {name}, rho {rho}", partial(score_noise, family, rho)
+    for name, family in (STUDY if confirm else {}).items():
+        for rho in (0.0, 0.6):
+            yield f"study: {name}, rho {rho}", partial(score_noise, family, rho)
     for name, family in (CONFIRM_HEADLINE if confirm else HEADLINE).items():
         yield f"headline: {name}, rho 0.0", partial(score_headline, family, 0.0)
     drifting = replace(HEADLINE["n_id 2000"], drift=0.03)
@@ -514,12 +528,13 @@ def run(cells: str, n_sets: int, seed: int, out: Path | None, only: str = "") ->
     return done
 
 
+NOISES = "| family | way | data sets | truth | bias of r | bias without noise | rejected, % | covered, % | unsure, % |"
+UNITS = "| family | way | data sets | rejected, % | covered, % | a run carries > 40 %, % | that, or runs differ, % |"
 HEADS = {
-    "sound": "| family | way | data sets | rejected, % | covered, % | a run carries > 40 %, % |",
-    "dominated": "| family | way | data sets | rejected, % | covered, % | a run carries > 40 %, % |",
-    "noise": (
-        "| family | way | data sets | truth | bias of r | bias without noise | rejected, % | covered, % | unsure, % |"
-    ),
+    "sound": UNITS,
+    "dominated": UNITS,
+    "noise": NOISES,
+    "study": NOISES,
     "headline": "| family | data sets | a relation claimed, % | pairs clear within runs, % |",
     "single": "| models | data sets | rejected at 0: default, t on a line, % | at .6: default, t on a line, % |",
 }
@@ -527,6 +542,7 @@ TITLES = {
     "sound": "Nothing unusual",
     "dominated": "A run that dominates",
     "noise": "Noise of the in-domain set",
+    "study": "With the values of a real study",
     "headline": "What the verdict claims",
     "single": "Models with one checkpoint each",
 }
@@ -556,11 +572,11 @@ def _rows(kind: str, name: str, cell: dict[str, Any]) -> Iterator[str]:
     else:
         for way, one in cell.items():
             shares = [f"{100 * one[key]:.1f}" for key in ("rejected", "covered")]
-            if kind == "noise":
+            if kind in ("noise", "study"):
                 biases = [f"{one[key]:+.3f}" for key in ("truth", "bias", "bias_corrected")]
                 shares = [*biases, *shares, f"{100 * one['unsure']:.1f}"]
             else:
-                shares.append(f"{100 * one['carried']:.1f}")
+                shares += [f"{100 * one[key]:.1f}" for key in ("carried", "warned")]
             yield f"| {name} | {way} | {one['data_sets']} | {' | '.join(shares)} |"
 
 

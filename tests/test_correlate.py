@@ -350,6 +350,8 @@ def test_runs_that_share_seeds_are_said():
         partial_correlations(simulated()).caveats
     )
     assert not any("seeds" in text for text in partial_correlations(simulated(), unit="seed").caveats)
+    twice = simulated().assign(data_seed=lambda table: table["seed"] + 7)  # the same runs together: said once
+    assert sum("seeds" in text for text in partial_correlations(twice).caveats) == 1
 
 
 def test_small_in_domain_sets_are_said():

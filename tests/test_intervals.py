@@ -57,6 +57,29 @@ def test_equal_runs_keep_nearly_all_of_their_degrees_of_freedom():
     assert found.effective[0, 1] > 7
 
 
+UNEVEN = "runs differ in the size of their residuals"
+
+
+def called_uneven(family: families.Family, within: str, data_sets: int) -> float:
+    """The share of pairs with that caveat."""
+    draw, warned = np.random.default_rng(2), []
+    for _ in range(data_sets):
+        table = partial_correlations(families.long_table(families.simulate(family, 0.6, draw))).table
+        warned += [any(UNEVEN in text for text in one) for one in table.loc[table["within"] == within, "caveats"]]
+    return float(np.mean(warned))
+
+
+@pytest.mark.parametrize("name", ["t3 sizes, 6 runs", "walks of run-specific size, 12 runs"])
+def test_runs_of_unlike_size_are_said_within_runs(name):
+    assert called_uneven(families.CONFIRM_HARD[name], "run", 8) > 0.6
+    assert called_uneven(families.CONFIRM_HARD[name], "pooled", 2) == 0
+
+
+@pytest.mark.parametrize("name", ["12 runs, 8 to 60 steps", "vees, large n_id", "6 runs x 30, jump"])
+def test_runs_of_one_size_are_not_called_uneven_however_long_they_are(name):
+    assert called_uneven(families.CONFIRM_SOUND[name], "run", 5) < 0.1
+
+
 # Noise of the in-domain set ------------------------------------------------------------------------------------------
 
 

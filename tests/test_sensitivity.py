@@ -15,6 +15,7 @@ from oodles.stats.clusters import Scores
 from oodles.stats.correlate import partial_correlations
 from oodles.stats.longtable import check_table
 from oodles.stats.sensitivity import holding, sensitivity, step_choices
+from oodles.stats.skill import skill
 from test_correlate import simulated
 
 
@@ -72,7 +73,10 @@ def test_a_conclusion_that_holds_is_said_to_hold() -> None:
     assert (row["conclusion"], row["other_sign"]) == ("rise together", 0)
     assert row["same_clear"] == row["specifications"]
     group = {"model": "m", "train_set": "mnli"}
-    assert f"stay significant with their sign in {row['specifications']} (median)" in holding(answer, group)
+    assert f"What would change it: none of the {row['specifications']} choices" in holding(
+        answer, group, {(row["a"], row["b"])}
+    )
+    assert holding(answer, group, ()) == ""
 
 
 def test_a_run_that_decides_the_sign_is_named() -> None:
@@ -88,7 +92,7 @@ def test_a_run_that_decides_the_sign_is_named() -> None:
 
 def test_the_verdict_and_the_report_say_in_how_many(tmp_path: Path) -> None:
     analysis = oo.analyse(simulated(runs=8, rho=0.9, level=0.0), sensitivity=True)
-    assert "choices of steps, weights, method, pooling and metric" in analysis.verdicts[0].sentence
+    assert "choices tried (steps: as evaluated, " in analysis.verdicts[0].sentence
     page = oo.write_report(analysis, tmp_path / "r.html").read_text()
     assert "Specification curve of" in page
     assert "Does the answer survive other choices?" in page
@@ -125,3 +129,18 @@ def test_the_default_is_the_analysis_that_is_reported():
     default = rows[rows["default"]].set_index(["a", "b"])["r"]
     reported = analysis.result.table.set_index(["a", "b"])["r"]
     assert np.allclose(default.loc[reported.index], reported, atol=1e-9)
+
+
+@pytest.mark.parametrize("owner", ["mnli", "a"])
+def test_a_metric_that_only_some_sets_have_is_left_out(owner: str, tmp_path: Path) -> None:
+    """A set whose examples bring their own choices has no AUC, one with the same choices everywhere has."""
+    table = simulated(runs=6, sets=("mnli", "a", "b"))
+    own = table[table["test_set"] == owner]
+    more = [own.assign(metric=metric) for metric in ("balanced_accuracy", "auc", "share:no")]
+    mixed = pd.concat([table, *more], ignore_index=True)
+    answer = sensitivity(scores_of(mixed))
+    assert answer.settings["metrics"] == ["accuracy"]
+    pd.testing.assert_frame_equal(answer.tables["sensitivity"], sensitivity(scores_of(table)).tables["sensitivity"])
+    (said,) = skill(scores_of(mixed)).sentences
+    assert "no AUC in common" in said
+    assert oo.write_report(oo.analyse(mixed), tmp_path / "report.html").is_file()

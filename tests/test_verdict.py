@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -158,3 +161,24 @@ def test_names_may_hold_braces():
     table["test_set"] = table["test_set"].replace("hans", "{premise} {} {7}")
     (verdict,) = verdicts(partial_correlations(table))
     assert "paws ~ {premise} {} {7}" in verdict.sentence
+
+
+def test_the_short_answer_counts_and_its_points_name_the_pairs_with_their_intervals():
+    (verdict,) = verdicts(partial_correlations(simulated(runs=9, rho=0.9, level=0.0)))
+    assert verdict.short.startswith("Yes: of 3 pairs of test sets 3 rise together, 0 move apart and 0 cannot be told")
+    assert "~" not in verdict.short
+    (together,) = [point for point in verdict.points if point.startswith("Rise together: ")]
+    assert re.search(r"hans ~ paws \(\+0\.\d\d, \+0\.\d\d to \+0\.\d\d\)", together)
+    assert any(point.startswith("Rests on 9 runs; 5 % level") for point in verdict.points)
+
+
+def test_without_a_test_the_short_answer_is_open():
+    (verdict,) = verdicts(partial_correlations(simulated(runs=3)))
+    assert verdict.short == "Open: with 3 runs nothing was tested; 5 or more independent runs would allow a test."
+    assert "such signs also differ by chance" in verdict.points[0]
+
+
+def test_where_nothing_could_be_tested_the_short_answer_points_to_the_caveats():
+    table = partial_correlations(simulated(runs=6)).table.assign(p_corrected=float("nan"), clear=False)
+    result = replace(partial_correlations(simulated(runs=6)), table=table)
+    assert verdicts(result)[0].short == "No answer: none of 3 pairs of test sets could be tested, as the caveats say."

@@ -31,10 +31,10 @@ from oodles.stats.longtable import as_names, check_table, disarmed
 from oodles.stats.outcomes import Examples
 from oodles.stats.questions import SHAPE as ANSWERS
 from oodles.stats.questions import TABLES as ANSWER_TABLES
-from oodles.stats.questions import ask, read_answer, settle_across, split
+from oodles.stats.questions import ask, read_answer, settle, split
 from oodles.stats.questions import summary as answer_summary
 from oodles.stats.sensitivity import holding
-from oodles.stats.verdict import Verdict, overall, verdicts
+from oodles.stats.verdict import Verdict, first_way, overall, verdicts
 
 SCHEMA = 1
 TABLES = ("correlations", "fits", "residuals", "changes", "table")
@@ -82,6 +82,7 @@ class Analysis(Displayed):
     title: str = ""
     question: str = ""
     source: str = ""  # of published figures: whose they are, and under which licence
+    audit: Mapping[str, Any] = field(default_factory=dict)  # sets and findings, where a study's folder has an audit
     answers: Mapping[str, Answer] = field(default_factory=dict)  # to what was asked beyond correlations
 
     @classmethod
@@ -120,7 +121,7 @@ def analyse_table(table: pd.DataFrame, records: pd.DataFrame | Examples | None =
         Per-example outcomes.
     **options
         As for `partial_correlations`; and questions beyond it: `across`, `sensitivity`, `windows`,
-        `redundancy`, `stability`, `skill`.
+        `redundancy`, `stability`, `skill`, `averages`.
 
     Returns
     -------
@@ -130,11 +131,11 @@ def analyse_table(table: pd.DataFrame, records: pd.DataFrame | Examples | None =
     result = partial_correlations(table, records, **options)
     shared = {name: options[name] for name in SHARED if name in options}
     checked, _ = check_table(table, in_domain=options.get("in_domain"))
-    asked = settle_across(asked, result.table)
+    asked = settle(asked, result.table, checked)
     answers = ask(checked, records, result.settings, asked)
     told = verdicts(result)
     if "sensitivity" in answers:
-        told = tuple(replace(v, sentence=v.sentence + holding(answers["sensitivity"], v.group)) for v in told)
+        told = tuple(_with_sensitivity(verdict, answers["sensitivity"], result) for verdict in told)
     return Analysis(
         result=result,
         changes=changes(table, **shared),
@@ -202,7 +203,7 @@ def read_results(path: Path) -> Analysis:
     )
     _check_groups(folder, summary, frames["correlations"])
     try:
-        told = tuple(Verdict(**verdict) for verdict in summary["verdicts"])
+        told = tuple(_read_verdict(verdict) for verdict in summary["verdicts"])
     except TypeError:
         raise DataError(f"{folder / SUMMARY}: a verdict has other keys than this version writes; {AGAIN}") from None
     return Analysis(
@@ -213,6 +214,22 @@ def read_results(path: Path) -> Analysis:
         version=summary["oodles"],
         answers={one["name"]: read_answer(folder, one, AGAIN) for one in summary.get("answers", ())},
     )
+
+
+def _read_verdict(told: Mapping[str, Any]) -> Verdict:
+    """A verdict as it was written; those of earlier versions have the whole sentence only."""
+    return Verdict(**{"short": told.get("sentence", ""), **told, "points": tuple(told.get("points", ()))})
+
+
+def _with_sensitivity(verdict: Verdict, sensitivity: Answer, result: PartialCorrelations) -> Verdict:
+    """The verdict, with in how many choices the pairs that it counts hold."""
+    rows = result.table[result.table["within"] == first_way(result.table)]
+    for name, value in verdict.group.items():
+        rows = rows[rows[name].astype(str) == value]
+    clear = rows[rows["clear"].astype(bool)]
+    held = holding(sensitivity, verdict.group, set(zip(clear["a"], clear["b"], strict=True)))
+    points = (*verdict.points, held.strip()) if held else verdict.points
+    return replace(verdict, sentence=verdict.sentence + held, points=points)
 
 
 def _check_groups(folder: Path, summary: Any, pairs: pd.DataFrame) -> None:

@@ -17,6 +17,7 @@ class Answer:
     tables: Mapping[str, pd.DataFrame]  # by name, of numbers and text
     caveats: tuple[str, ...] = ()
     settings: Mapping[str, object] = field(default_factory=dict)
+    brief: tuple[str, ...] = ()  # the sentences without their lists of pairs, where they have such
 
 
 def counted(number: int, what: str) -> str:

@@ -179,8 +179,13 @@ def shared_origins(series: Series, table: pd.DataFrame, unit: str | None) -> tup
     what = "models" if single else "runs"
     where = ", ".join(series.group.values()) or "the table"
     own = table.loc[table["run"].isin(series.run_names)].drop_duplicates("run")
+    seen: set[tuple[int, ...]] = set()
     for column in (name for name in ORIGINS if name in own.columns):
         values = own[column].dropna()
+        parts = tuple(pd.factorize(values)[0].tolist())
+        if parts in seen:  # a data_seed that is the seed says nothing new
+            continue
+        seen.add(parts)
         if len(values) == len(series.run_names) and 1 < values.nunique() < len(values):
             several = f"{values.nunique()} {PLURALS.get(column, column + 's')}"
             why = "if a seed decides their data" if column == "seed" else f"if those of one {column} are alike"

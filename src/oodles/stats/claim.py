@@ -68,6 +68,7 @@ def claim(scores: Scores, across: Sequence[str]) -> Answer:
     return Answer(
         name="claim",
         sentences=tuple(sentence for part in parts for sentence in part.sentences),
+        brief=tuple(sentence for part in parts for sentence in part.brief),
         tables={name: _joined([part.tables[name] for part in parts]) for name in ("claim", "claim_levels")},
         caveats=tuple(dict.fromkeys(said for part in parts for said in part.caveats)),
         settings={"across": list(across), "factors": [part.settings for part in parts]},
@@ -83,7 +84,7 @@ def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
 def _of_factor(scores: Scores, across: str) -> Answer:
     scores, layout = _layout(scores, across)
     within = _within(scores)
-    rows, levels, sentences, caveats = [], [], [], list(layout.caveats)
+    rows, levels, sentences, brief, caveats = [], [], [], [], list(layout.caveats)
     if _method(scores, within) != scores.recipe.method:
         caveats.append(f"one checkpoint per run: a straight line is fitted in each {_noun(across)}, not a curve")
     for stratum, clusters in _clusters(scores, layout, within):
@@ -92,6 +93,7 @@ def _of_factor(scores: Scores, across: str) -> Answer:
             caveats.append(f"{_where(stratum) or 'the table'}: no pair of test sets has two levels of {across}")
             continue
         sentences.append(_sentence(found, clusters, across, stratum))
+        brief.append(_sentence(found, clusters, across, stratum, brief=True))
         told = {**stratum, "across": across, "within": within}
         rows.append(found.assign(**told))
         levels.append(_level_rows(clusters, scores.recipe.level).assign(**told))
@@ -101,6 +103,7 @@ def _of_factor(scores: Scores, across: str) -> Answer:
     return Answer(
         name="claim",
         sentences=tuple(sentences),
+        brief=tuple(brief or sentences),
         tables={
             "claim": _frame(rows, [*strata, "across", *PAIR_COLUMNS]),
             "claim_levels": _frame(levels, [*strata, "across", *LEVEL_COLUMNS]),
@@ -160,7 +163,8 @@ def _with_draws(scores: Scores, unit: str) -> tuple[Scores, str, list[str]]:
     if unit != "run" or "data_seed" not in table.columns or table["data_seed"].isna().any():
         return scores, unit, []
     columns = [c for c in ("model", "train_set", "shots", "data_seed") if c in table.columns]
-    draw = table[columns].astype(str).agg(" ".join, axis=1)
+    names = [as_names(table[column], NO_NAME) for column in columns]
+    draw = pd.Series(list(map(" ".join, zip(*names, strict=True))), index=table.index, dtype=object)
     if draw.groupby(table["run"]).first().nunique() == table["run"].nunique():
         return scores, unit, []
     told = "runs that were trained on the same draw of data are one unit"
@@ -313,7 +317,15 @@ def _level_rows(clusters: Sequence[ClusterValues], level: float) -> pd.DataFrame
 # in words
 
 
-def _sentence(found: pd.DataFrame, clusters: Sequence[ClusterValues], across: str, stratum: Mapping[str, str]) -> str:
+def _sentence(
+    found: pd.DataFrame,
+    clusters: Sequence[ClusterValues],
+    across: str,
+    stratum: Mapping[str, str],
+    *,
+    brief: bool = False,
+) -> str:
+    """What was found; `brief`: without the names of the pairs."""
     noun = _noun(across)
     where = f" ({_where(stratum)})" if stratum else ""
     p_values = found["p_val"].to_numpy(float)
@@ -325,7 +337,7 @@ def _sentence(found: pd.DataFrame, clusters: Sequence[ClusterValues], across: st
     of = "" if tested == len(found) else f" of {len(found)}"
     basis = f"{_levels(found, noun)} and {tested}{of} pairs that could be tested"
     if omnibus < SIGNIFICANT:
-        return f"{asked}: yes. {_differ(found, noun, basis, omnibus)}"
+        return f"{asked}: yes. {_differ(found, noun, basis, omnibus, brief=brief)}"
     if float(found["tau_high"].max()) < SMALL:
         return (
             f"{asked}: no. With {basis}, no difference was found (all pairs together p {_p(omnibus)}), and the sd of "
@@ -365,14 +377,15 @@ def _predicted(row: Mapping[Any, Any], noun: str) -> str:
     return f" (a new {noun}: {row['predicted_low']:+.2f} to {row['predicted_high']:+.2f})"
 
 
-def _differ(found: pd.DataFrame, noun: str, basis: str, omnibus: float) -> str:
+def _differ(found: pd.DataFrame, noun: str, basis: str, omnibus: float, *, brief: bool) -> str:
     clear = found[found["p_holm"] < SIGNIFICANT].sort_values("p_val")
     names = [f"{row['a']} ~ {row['b']}{_predicted(row, noun)}" for row in clear.to_dict("records")]
     verb = "carries" if len(clear) == 1 else "carry"
     text = (
         f"With {basis}, correlations differ between {noun}s (all pairs together p {_p(omnibus)}); "
-        f"{counted(len(clear), 'pair')} {verb} it (5 % level, adjusted for testing all pairs): {several(names)}."
+        f"{counted(len(clear), 'pair')} {verb} it (5 % level, adjusted for testing all pairs)"
     )
+    text += "." if brief else f": {several(names)}."
     turned = found[found["p_reversal_holm"] < SIGNIFICANT]
     if turned.empty:
         return f"{text} Whether a sign reverses is not shown for any pair."
@@ -381,7 +394,7 @@ def _differ(found: pd.DataFrame, noun: str, basis: str, omnibus: float) -> str:
         f" below in {several(row['below'].split(', '), 3)})"
         for row in turned.to_dict("records")
     ]
-    return f"{text} The sign reverses in {counted(len(turned), 'pair')}: {several(signs)}."
+    return f"{text} The sign reverses in {counted(len(turned), 'pair')}{'' if brief else f': {several(signs)}'}."
 
 
 def _open(found: pd.DataFrame, noun: str, basis: str, omnibus: float, clusters: Sequence[ClusterValues]) -> str:

@@ -24,7 +24,7 @@ from oodles.stats.estimates import Estimate, Estimator, estimate, usable_points
 from oodles.stats.inside import without_inside_noise
 from oodles.stats.items import noises_of
 from oodles.stats.outcomes import Examples
-from oodles.stats.series import Series, group_series, shared_points
+from oodles.stats.series import Series, group_series, grouped, shared_points
 from oodles.stats.splines import Array
 
 BEYOND = 0.99  # a correlation beyond this, in the whole or without a unit, has no Fisher z that can be compared
@@ -64,6 +64,12 @@ class Scores:
             drop=settings["shared_start"] == "drop",
             overlapping=Cautions.read(table, metric=metric, chance=None).shared,
         )
+
+    def has(self, metric: str) -> bool:
+        """Whether every group with this metric has it in-domain and on OOD sets; sets may differ in their metrics."""
+        rows = self.table[(self.table["metric"] == metric) & (self.table["role"] != "other")]
+        roles = [set(own["role"]) for _, own in grouped(rows, self.by)] if len(rows) else []
+        return bool(roles) and all("in_domain" in own and len(own) > 1 for own in roles)
 
     def groups(self, by: Sequence[str] | None = None, unit: str | None = None) -> Iterator[Series]:
         """The scores of every group, without the points that its runs share."""

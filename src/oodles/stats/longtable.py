@@ -35,7 +35,7 @@ GUESSABLE = ("accuracy", "balanced_accuracy", "auc")  # metrics for which guessi
 FORMULA = re.compile(r"'*[=+\-@\t\r]")  # how a cell begins that a spreadsheet takes for a formula
 ARMED = r"^'(?='*[=+\-@\t\r])"
 SOURCE = "source"  # attribute of a table: the file it was read from, for messages
-MISSING = ("", "na", "nan", "null", "none", "n/a", "<na>", "-", "--", "–", "—", ".")
+MISSING = ("", "na", "nan", "null", "none", "n/a", "#n/a", "<na>", "-", "--", "–", "—", ".")
 
 
 def as_table(table: pd.DataFrame, where: str) -> pd.DataFrame:
@@ -325,7 +325,7 @@ def _with_roles(
         return _with_override(table, names, bool(present.any()), caveats)
     table = table.copy()
     _refuse_roles(table["role"], where)
-    table["role"] = table["role"].map(_as_role, na_action="ignore")
+    table["role"] = _as_roles(table["role"])
     if not present.all():
         inferred = table["train_set"].notna() & (table["train_set"] == table["test_set"])
         table["role"] = table["role"].where(present, np.where(inferred, "in_domain", "ood"))
@@ -345,9 +345,13 @@ def _with_override(table: pd.DataFrame, names: list[str], had_roles: bool, cavea
         if name not in known:
             raise ConfigError(f"in-domain set '{name}' is not in the table; {nearest(name, known)}")
     role = np.where(table["test_set"].isin(names), "in_domain", "ood")
-    if had_roles and (table["role"].map(_as_role, na_action="ignore").fillna("") != role).any():
+    if had_roles and (_as_roles(table["role"]).fillna("") != role).any():
         caveats.append(f"the roles in the table were replaced: in-domain is {', '.join(names)}")
     return table.assign(role=role)
+
+
+def _as_roles(roles: pd.Series) -> pd.Series:
+    return roles.map({role: _as_role(role) for role in roles.dropna().unique()})
 
 
 def _as_role(role: str) -> str:

@@ -33,6 +33,8 @@ NOISY = 0.3  # reliability of a residual below which too little residual is left
 BIASED = 0.05  # bias through a noisy in-domain score that is worth saying
 BLURRED = 0.5  # share of a residual that may be noise of the in-domain set before its correction is unsure
 CARRIES = 0.4  # share of a pair that one unit may carry without being named
+UNEVEN = 0.75  # share of the units that mean squares of unequal size may be worth before it is said
+LONG = 6  # points of a unit from which its mean square says something
 SWAYS = 0.1  # by which a correlation may move without one model before the model is named
 SHORT = 12  # steps of a run below which one curve per run is doubtful
 TOGETHER = 0.05  # largest correlation that two sets' movements within runs allow, below which they never meet
@@ -354,6 +356,8 @@ def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int, flat: b
     if not flat:
         said += _noise_caveats(found, i, j, bias)
     said += _carried(found.estimate, i, j)
+    if pair["within"] == "run":
+        said += _uneven(found.estimate, i, j)
     if found.outlier[i, j] >= 0:
         name = found.estimate.used.unit_names[int(found.outlier[i, j])]
         said.append(f"{name} stands out from the other runs: interval and test take runs as near normal")
@@ -406,6 +410,28 @@ def _carried(found: Estimate, i: int, j: int) -> list[str]:
     moved = np.abs(without - found.r[i, j])
     order = np.argsort(-moved, kind="stable")
     return [f"without {names[u]} r is {without[u]:+.2f}" for u in order[:3] if moved[u] > SWAYS]
+
+
+def uneven_units(found: Estimate) -> Array:
+    """Sets x sets: what the mean squares of long units are worth in equal ones, as a share of these units."""
+    points = np.bincount(found.used.units, minlength=len(found.used.unit_names))
+    long = points >= LONG
+    if long.sum() < 2:
+        return np.ones_like(found.r)
+    means = found.shares[long] / points[long, None, None]
+    means /= np.maximum(means.sum(axis=0), 1e-300)
+    return np.asarray(resample.effective_units(means) / long.sum(), dtype=float)
+
+
+def _uneven(found: Estimate, i: int, j: int) -> list[str]:
+    """Residuals of some runs are much larger: r is mostly theirs, and noise shrinks it more in the others."""
+    worth = uneven_units(found)[i, j]
+    if len(found.used.unit_names) < DESCRIPTIVE or not worth < UNEVEN:
+        return []
+    return [
+        f"runs differ in the size of their residuals (worth {worth:.0%} of as many equal runs): r is mostly that of "
+        "the largest, and with other runs noise may shrink it more or less"
+    ]
 
 
 def _interval_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int) -> list[str]:

@@ -11,6 +11,7 @@ import pandas as pd
 from oodles.errors import DataError, first_line
 from oodles.files import read_frame
 from oodles.stats.answers import Answer
+from oodles.stats.averages import averages, has_averages
 from oodles.stats.claim import claim
 from oodles.stats.clusters import Scores
 from oodles.stats.outcomes import Examples, Records
@@ -29,6 +30,7 @@ QUESTIONS: Mapping[str, tuple[str, Callable[..., Answer]]] = {
     "redundancy": ("redundancy", lambda scores, _: redundancy(scores)),
     "stability": ("stability", lambda scores, _: stability(scores)),
     "skill": ("skill", lambda scores, _: skill(scores)),
+    "averages": ("averages", lambda scores, _: averages(scores)),
 }
 TABLES: Mapping[str, tuple[str, ...]] = {  # of all answers, with the columns that whoever shows them needs
     "claim": ("across", "a", "b", "r", "tau", "predicted_low", "predicted_high", "p_holm", "levels"),
@@ -39,12 +41,15 @@ TABLES: Mapping[str, tuple[str, ...]] = {  # of all answers, with the columns th
     "windows_change": ("a", "b", "within", "early", "middle", "late", "change_p_holm", "told"),
     "redundancy": ("test_set", "chosen", "error", "error_in_domain", "noise", "reduction"),
     "redundancy_sets": ("test_set", "cluster"),
+    "redundancy_tree": ("merge", "left", "left_merge", "right", "right_merge", "r"),
+    "averages": ("size", "shots", "within", "r", "positive", "pairs", "groups", "runs"),
+    "shots": ("shots", "a", "b", "within", "r", "low", "high", "n_units"),
     "stability": ("what", "sd", "low", "high", "units"),
     "stability_trends": ("what", "p_differ", "per_tenfold"),
     "stability_kinds": ("kinds", "difference"),
     "skill": ("a", "b", "within", "r_accuracy", "r_auc", "r_share", "told"),
 }
-SHAPE = [{"name": str, "sentences": [str], "caveats": [str], "tables": [str]}]  # in results.json
+SHAPE = [{"name": str, "sentences": [str], "brief?": [str], "caveats": [str], "tables": [str]}]  # in results.json
 
 
 def split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -53,7 +58,14 @@ def split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return asked, {name: value for name, value in options.items() if name not in QUESTIONS}
 
 
-def settle_across(asked: Mapping[str, Any], pairs: pd.DataFrame) -> dict[str, Any]:
+def settle(asked: Mapping[str, Any], pairs: pd.DataFrame, table: pd.DataFrame) -> dict[str, Any]:
+    """What is asked where it was left open: averages of runs that differ in shots, and the first column of groups."""
+    if asked.get("averages") == AUTO and not has_averages(table):
+        asked = {name: value for name, value in asked.items() if name != "averages"}
+    return _settle_across(asked, pairs)
+
+
+def _settle_across(asked: Mapping[str, Any], pairs: pd.DataFrame) -> dict[str, Any]:
     """Which column is compared where the first that makes groups was meant; none where there is one group."""
     if tuple(asked.get("across") or ()) != (AUTO,):
         return dict(asked)
@@ -83,6 +95,7 @@ def summary(answer: Answer) -> dict[str, Any]:
     return {
         "name": answer.name,
         "sentences": list(answer.sentences),
+        **({"brief": list(answer.brief)} if answer.brief else {}),
         "caveats": list(answer.caveats),
         "tables": list(answer.tables),
         "settings": dict(answer.settings),
@@ -102,6 +115,7 @@ def read_answer(folder: Path, told: Mapping[str, Any], again: str) -> Answer:
         tables=tables,
         caveats=tuple(told["caveats"]),
         settings=told.get("settings") or {},
+        brief=tuple(told.get("brief", ())),
     )
 
 
@@ -124,5 +138,6 @@ NUMBERS = {
     *("r", "low", "high", "tau", "predicted_low", "predicted_high", "p_holm", "levels", "units", "default"),
     *("specifications", "same_clear", "other_sign", "early", "middle", "late", "change_p_holm", "chosen", "error"),
     *("error_in_domain", "noise", "reduction", "cluster", "sd", "p_differ", "per_tenfold", "difference"),
-    *("r_accuracy", "r_auc", "r_share"),
+    *("r_accuracy", "r_auc", "r_share", "merge", "left_merge", "right_merge", "positive", "pairs", "groups", "runs"),
+    "n_units",
 }

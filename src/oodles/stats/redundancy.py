@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +26,7 @@ FOLDS = 10  # parts into which units are divided; each unit by itself where ther
 RIDGE = 1e-6
 COLUMNS = ("chosen", "test_set", "error", "error_in_domain", "noise", "reduction", "enough")
 SETS = ("test_set", "cluster", "error_in_domain", "error", "noise")
+TREE = ("merge", "left", "left_merge", "right", "right_merge", "r")
 
 
 def redundancy(scores: Scores) -> Answer:
@@ -33,11 +35,13 @@ def redundancy(scores: Scores) -> Answer:
     Returns
     -------
     Answer
-        Tables `redundancy`, a row per set in the order in which it is added, and `redundancy_sets`, a row per set with
-        its cluster; a sentence per group.
+        Tables `redundancy`, a row per set in the order in which it is added; `redundancy_sets`, a row per set with its
+        cluster; `redundancy_tree`, a row per merge of two sets or earlier merges, with the mean residual correlation at
+        which they meet; a sentence per group.
     """
     chosen_rows: list[dict[str, Any]] = []
     set_rows: list[dict[str, Any]] = []
+    merges: list[dict[str, Any]] = []
     sentences = []
     for series in scores.groups():
         used = _whole(series, scores)
@@ -46,7 +50,9 @@ def redundancy(scores: Scores) -> Answer:
             sentences.append(f"{where}needs three test sets and three runs with all scores.")
             continue
         found = _select(used)
-        clusters = _clusters(used, scores)
+        tree = _tree(used, scores)
+        clusters = np.asarray(hierarchy.fcluster(tree, 1.0 - ALIKE, "distance"), dtype=np.int64)
+        merges += [{**series.group, **merge} for merge in _merges(tree, used.test_sets)]
         chosen_rows += [{**series.group, **row} for row in found.rows]
         for k, name in enumerate(used.test_sets):
             errors = {"error_in_domain": found.alone[k], "error": found.final[k], "noise": found.noise[k]}
@@ -58,6 +64,7 @@ def redundancy(scores: Scores) -> Answer:
         tables={
             "redundancy": pd.DataFrame(chosen_rows, columns=[*scores.by, *COLUMNS]),
             "redundancy_sets": pd.DataFrame(set_rows, columns=[*scores.by, *SETS]),
+            "redundancy_tree": pd.DataFrame(merges, columns=[*scores.by, *TREE]),
         },
     )
 
@@ -77,15 +84,24 @@ def _whole(series: Series, scores: Scores) -> Series | None:
     return used if len(used.test_sets) > 2 and len(used.unit_names) > 2 else None
 
 
-def _clusters(used: Series, scores: Scores) -> Ints:
+def _tree(used: Series, scores: Scores) -> Array:
     """Average linkage on one minus the residual correlation."""
     recipe = replace(scores.recipe, within=scores.ways[0], interval="jackknife")
     usable = usable_points(used, recipe.within)
     r = estimate(used.at(usable) if usable.any() else used, recipe).r
     apart = np.clip(1.0 - np.where(np.isfinite(r), r, 0.0), 0.0, 2.0)
     np.fill_diagonal(apart, 0.0)
-    tree = hierarchy.linkage(distance.squareform((apart + apart.T) / 2, checks=False), "average")
-    return np.asarray(hierarchy.fcluster(tree, 1.0 - ALIKE, "distance"), dtype=np.int64)
+    return np.asarray(hierarchy.linkage(distance.squareform((apart + apart.T) / 2, checks=False), "average"))
+
+
+def _merges(tree: Array, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The tree as rows: each side is a test set, or an earlier merge (then it has no name, and a number)."""
+    for k, (left, right, apart, _) in enumerate(tree):
+        row: dict[str, Any] = {"merge": k + 1}
+        for side, node in (("left", int(left)), ("right", int(right))):
+            is_set = node < len(names)
+            row |= {side: names[node] if is_set else "", f"{side}_merge": 0 if is_set else node - len(names) + 1}
+        yield {**row, "r": 1.0 - float(apart)}
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ computed; none is better than the others by itself, so what is told is in how ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,7 @@ METRICS = ("accuracy", "balanced_accuracy", "auc")
 AS_EVALUATED = "as evaluated"
 ALIKE = 0.95  # share of points above which two choices of steps are the same choice
 CHOICES = ("steps", "method", "within", "metric")
+POOLING = {"within": "pooling"}  # what a column is called in words
 SIGNIFICANT = 0.05
 COLUMNS = (
     *("a", "b", *CHOICES, "default", "r", "low", "high", "p_val", "p_holm"),
@@ -75,8 +76,7 @@ def sensitivity(scores: Scores) -> Answer:
 
 
 def _metrics(scores: Scores) -> list[str]:
-    known = set(scores.table.loc[scores.table["role"] != "other", "metric"])
-    return list(dict.fromkeys([scores.metric, *(m for m in METRICS if m in known and scores.metric in METRICS)]))
+    return list(dict.fromkeys([scores.metric, *(m for m in METRICS if scores.metric in METRICS and scores.has(m))]))
 
 
 def _of_group(series: Series, scores: Scores, metric: str) -> list[dict[str, Any]]:
@@ -288,18 +288,31 @@ def _pair(pair: Mapping[str, Any]) -> str:
     return f"{pair['a']} ~ {pair['b']}"
 
 
-def holding(answer: Answer, group: Mapping[str, str]) -> str:
-    """For a verdict: in how many choices what is clear holds; nothing where nothing is clear."""
+def _varied(tried: pd.DataFrame) -> str:
+    """What was varied, with its values."""
+    values = {choice: list(dict.fromkeys(tried[choice].astype(str))) for choice in CHOICES}
+    told = [f"{POOLING.get(c, c)}: {', '.join(several)}" for c, several in values.items() if len(several) > 1]
+    return "; ".join(told)
+
+
+def holding(answer: Answer, group: Mapping[str, str], counted: Collection[tuple[str, str]]) -> str:
+    """For a verdict: in how many choices the pairs that it counts hold; nothing where it counts none."""
     pairs = answer.tables["sensitivity_pairs"]
     for name, value in group.items():
         pairs = pairs[pairs[name].astype(str) == value]
-    clear = pairs[pairs["conclusion"] != OPEN]
+    clear = pairs[[pair in counted for pair in zip(pairs["a"], pairs["b"], strict=True)]]
     if clear.empty or int(clear["specifications"].max()) < 2:
         return ""
     most = int(clear["specifications"].max())
     least, middle = int(clear["same_clear"].min()), int(clear["same_clear"].median())
+    tried = answer.tables["sensitivity"]
+    for name, value in group.items():
+        tried = tried[tried[name].astype(str) == value]
+    choices = f"{most} choices tried ({_varied(tried)})"
+    if least == most:
+        return f" What would change it: none of the {choices}; every clear pair stays significant, with its sign."
+    weakest = clear.sort_values("same_clear", kind="stable").head(1)
     return (
-        f" Of {most} choices of steps, weights, method, pooling and metric, the significant pairs stay significant with"
-        " their sign "
-        f"in {middle} (median), the least stable in {least}."
+        f" What would change it: of {choices}, clear pairs stay significant, with their sign, in {middle} (median); "
+        f"{weakest['a'].item()} ~ {weakest['b'].item()} only in {least}."
     )

@@ -195,8 +195,17 @@ def settle_by(table: pd.DataFrame, by: Sequence[str]) -> tuple[tuple[str, ...], 
         return kept, (f"one checkpoint per model: models are grouped together (by {', '.join(kept) or 'nothing'})",)
     if absent and by == BY:
         kept = tuple(c for c in by if c not in absent)
-        return kept, (f"no {' and no '.join(absent)} in the table: grouped by {', '.join(kept) or 'nothing'}",)
-    return by, ()
+        said = f"no {' and no '.join(absent)} in the table: grouped by {', '.join(kept) or 'nothing'}"
+        return kept, (said, *_lonely(table, kept))
+    return by, _lonely(table, by)
+
+
+def _lonely(table: pd.DataFrame, by: Sequence[str]) -> tuple[str, ...]:
+    """A caveat where every group has one run, of which nothing can be tested."""
+    runs = table.groupby(list(by), dropna=False)["run"].nunique() if by else pd.Series(dtype=int)
+    if len(runs) < 2 or runs.max() > 1:
+        return ()
+    return (f"every group has one run (by {', '.join(by)}): --by none takes all runs together",)
 
 
 def _models_alone(table: pd.DataFrame) -> bool:
@@ -284,10 +293,10 @@ def grouped(table: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, 
 
 def _refuse_namesakes(rows: pd.DataFrame, where: str) -> None:
     """Two runs of one name would be taken for one."""
-    for column in ("model", "train_set", "shots", "seed"):
-        if column not in rows:
-            continue
-        pairs = rows[["run", column]].dropna().drop_duplicates()
+    columns = [column for column in ("model", "train_set", "shots", "seed") if column in rows]
+    known = rows[["run", *columns]].drop_duplicates()
+    for column in columns:
+        pairs = known[["run", column]].dropna().drop_duplicates()
         twice = pairs[pairs["run"].duplicated(keep=False)]
         if len(twice):
             run = twice["run"].iloc[0]

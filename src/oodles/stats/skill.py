@@ -40,9 +40,10 @@ def skill(scores: Scores) -> Answer:
         Table `skill`, a row per group, way of pooling and pair; a sentence per group and way of pooling.
     """
     known = set(scores.table.loc[scores.table["role"] != "other", "metric"].astype(str))
-    shares = sorted(metric for metric in known if metric.startswith(SHARE))
-    if "auc" not in known or "accuracy" not in known:
-        said = "Skill or answers: cannot be told, the table has no AUC (per-example scores of two answers give it)."
+    shares = sorted(metric for metric in known if metric.startswith(SHARE) and scores.has(metric))
+    if not scores.has("auc") or not scores.has("accuracy"):
+        lacks = "in-domain and OOD sets have no AUC in common" if "auc" in known else "the table has no AUC"
+        said = f"Skill or answers: cannot be told, {lacks} (per-example scores of two answers give it)."
         return Answer(name="skill", sentences=(said,), tables={"skill": pd.DataFrame(columns=[*scores.by, *COLUMNS])})
     wanted = {"accuracy": "accuracy", "auc": "auc", **({"share": shares[0]} if shares else {})}
     found = {name: _pairs(scores, metric) for name, metric in wanted.items()}

@@ -24,9 +24,8 @@ from oodles.stats.clusters import ClusterValues, Scores, cluster_values
 from oodles.stats.effects import Sample
 from oodles.stats.estimates import Estimate, estimate, usable_points
 from oodles.stats.items import noises_of
-from oodles.stats.longtable import as_names
 from oodles.stats.residuals import centre
-from oodles.stats.series import NO_NAME, Series
+from oodles.stats.series import Series
 from oodles.stats.splines import Array
 
 WHAT = {
@@ -230,13 +229,13 @@ def _kinds(clusters: Sequence[ClusterValues], scores: Scores) -> list[dict[str, 
     if "tags" not in table.columns or not clusters:
         return []
     tags = table.drop_duplicates("test_set").set_index("test_set")["tags"]
-    named = {str(name): set(re.split(r"[,; ]+", str(text))) for name, text in as_names(tags, NO_NAME).items()}
+    named = {str(name): set(split_tags(text)) for name, text in tags.items()}
     differences = []
     counts = (0, 0)
     for cluster in clusters:
         end = cluster.corrected if cluster.measured else cluster.observed
-        same = [s.mean for (a, b), s in end.items() if named.get(a, set()) & named.get(b, set()) - {NO_NAME}]
-        other = [s.mean for (a, b), s in end.items() if not named.get(a, set()) & named.get(b, set()) - {NO_NAME}]
+        same = [s.mean for (a, b), s in end.items() if named.get(a, set()) & named.get(b, set())]
+        other = [s.mean for (a, b), s in end.items() if not named.get(a, set()) & named.get(b, set())]
         if same and other:
             differences.append(float(np.mean(same) - np.mean(other)))
             counts = (len(same), len(other))
@@ -244,7 +243,7 @@ def _kinds(clusters: Sequence[ClusterValues], scores: Scores) -> list[dict[str, 
         return []
     observed = float(np.mean(differences))
     p_val = _permuted(clusters, named, observed)
-    row = {"kinds": ", ".join(sorted(set().union(*named.values()) - {NO_NAME})), "difference": observed}
+    row = {"kinds": ", ".join(sorted(set().union(*named.values()))), "difference": observed}
     error = np.std(differences, ddof=1) / np.sqrt(len(differences)) if len(differences) > 1 else float("nan")
     reach = float(stats.t.ppf(0.975, max(len(differences) - 1, 1))) * float(error)
     limits = {"low": observed - reach, "high": observed + reach}
@@ -253,12 +252,22 @@ def _kinds(clusters: Sequence[ClusterValues], scores: Scores) -> list[dict[str, 
     ]
 
 
+def split_tags(text: object) -> list[str]:
+    """The kinds of shift that a cell of the column `tags` names.
+
+    >>> split_tags("lexical, syntax"), split_tags(None)
+    (['lexical', 'syntax'], [])
+    """
+    missing = text is None or text is pd.NA or (isinstance(text, float) and np.isnan(text))
+    return [] if missing else [tag for tag in re.split(r"[,; ]+", str(text).strip()) if tag]
+
+
 def _permuted(
     clusters: Sequence[ClusterValues], named: Mapping[str, set[str]], observed: float, draws: int = 2000
 ) -> float:
     """Kinds permuted over test sets: pairs share sets, so pairs cannot be permuted (QAP)."""
     sets = sorted({name for cluster in clusters for pair in cluster.observed for name in pair})
-    kinds = [named.get(name, set()) - {NO_NAME} for name in sets]
+    kinds = [named.get(name, set()) for name in sets]
     place = {name: k for k, name in enumerate(sets)}
     shares = np.array([[bool(a & b) for b in kinds] for a in kinds])
     pairs = list(combinations(sets, 2))

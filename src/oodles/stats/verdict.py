@@ -6,11 +6,13 @@ It claims no more than the number of independent runs allows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from oodles.stats.answers import Answer
 from oodles.stats.cautions import hardly_differ
@@ -35,7 +37,9 @@ class Verdict:
     group: Mapping[str, str]
     n_runs: int
     descriptive: bool  # too few runs for a test
-    sentence: str
+    sentence: str  # the whole answer
+    short: str = ""  # its first part, without names
+    points: tuple[str, ...] = ()  # the rest of it: which pairs, with their intervals, and on what it rests
 
 
 def verdicts(result: PartialCorrelations) -> tuple[Verdict, ...]:
@@ -55,11 +59,23 @@ def verdicts(result: PartialCorrelations) -> tuple[Verdict, ...]:
         In the order of the groups in the table.
     """
     by = [str(column) for column in _listed(result.settings.get("by"))]
-    ways = list(dict.fromkeys(result.table["within"]))
-    way = "pooled" if "pooled" in ways else ways[0]
+    way = first_way(result.table)
     groups = list(result.table.groupby(by, sort=False)) if by else [((), result.table)]
     over = _over(result.table, len(groups))
     return tuple(_verdict(dict(zip(by, map(str, names), strict=True)), pairs, way, over) for names, pairs in groups)
+
+
+def first_way(rows: pd.DataFrame) -> str:
+    """The way of pooling that a verdict begins with."""
+    ways = [str(way) for way in dict.fromkeys(rows["within"])]
+    return "pooled" if "pooled" in ways else ways[0]
+
+
+def in_doubt(pairs: pd.DataFrame) -> NDArray[np.bool_]:
+    """Pairs that would be significant, but that something else than a relation could explain."""
+    p_values = pairs[["p_holm", "p_said"]].to_numpy(float)
+    tested = np.isfinite(pairs["p_corrected"].to_numpy(float)) & ~pairs["clear"].to_numpy(bool)
+    return np.asarray(tested & (p_values < SIGNIFICANT).any(axis=1) & (pairs["doubt"].astype(str) != ""), dtype=bool)
 
 
 def overall(told: Sequence[Verdict], claim: Answer | None = None) -> str:
@@ -84,14 +100,17 @@ def _verdict(group: Mapping[str, str], found: pd.DataFrame, way: str, over: str)
     some, some_inside = (bool(np.isfinite(one["r"].to_numpy(float)).any()) for one in (pairs, inside))
     if not some:
         left = "enough points, or enough variation left, once in-domain performance is held fixed"
-        sentence = f"No answer: no pair of test sets has {left}."
+        sentence = short = f"No answer: no pair of test sets has {left}."
+        points: tuple[str, ...] = ()
     elif descriptive:
-        sentence = _described(pairs)
+        sentence, short, points = _described(pairs), _short_described(pairs), _signs(pairs)
     else:
-        sentence = _tested(pairs, over)
+        sentence, short, points = _tested(pairs, over), _short(pairs), _points(pairs, over)
     if way == "pooled" and some and some_inside and n_runs > 1:  # of one run it is the same number
-        sentence += _within_runs(inside, pairs, descriptive)
-    return Verdict(group=group, n_runs=n_runs, descriptive=descriptive, sentence=sentence)
+        within = _within_runs(inside, pairs, descriptive)
+        sentence += within
+        points += (within.strip(),)
+    return Verdict(group=group, n_runs=n_runs, descriptive=descriptive, sentence=sentence, short=short, points=points)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +129,7 @@ class _Counts:
         r = pairs["r"].to_numpy(float)
         names = (pairs["a"].astype(str) + " ~ " + pairs["b"].astype(str)).to_numpy()
         clear, tested = pairs["clear"].to_numpy(bool), np.isfinite(pairs["p_corrected"].to_numpy(float))
-        plain = (pairs["p_holm"].to_numpy(float) < SIGNIFICANT) | (pairs["p_said"].to_numpy(float) < SIGNIFICANT)
-        doubt = np.where(tested & ~clear & plain, pairs["doubt"].astype(str), "")
+        doubt = np.where(in_doubt(pairs), pairs["doubt"].astype(str), "")
         doubted = {str(why): tuple(names[doubt == why]) for why in dict.fromkeys(doubt) if why}
         known = np.isfinite(r)
         return cls(
@@ -184,6 +202,51 @@ def _tested(pairs: pd.DataFrame, over: str) -> str:
         f"{counts.told()}{f' {level}' if counts.tested else ', as the caveats say'}{counts.rest()}."
         f"{_flat(pairs)}{_raw(pairs)}"
     )
+
+
+def _short(pairs: pd.DataFrame) -> str:
+    """How many pairs of each kind."""
+    counts = _Counts.of(pairs)
+    if not counts.tested:
+        return f"No answer: none of {_pairs(len(pairs))} of test sets could be tested, as the caveats say."
+    doubted = sum(map(len, counts.doubted.values()))
+    kinds = [f"{len(counts.up)} rise together", f"{len(counts.down)} move apart"]
+    kinds += [f"{doubted} may be due to something else"] * bool(doubted)
+    told = f"{', '.join(kinds)} and {counts.open_} cannot be told from no relation"
+    return f"{_answer(counts)}: of {_pairs(len(pairs))} of test sets {told}{counts.rest()}."
+
+
+def _points(pairs: pd.DataFrame, over: str) -> tuple[str, ...]:
+    """Which pairs, with their intervals, and on what the answer rests."""
+    counts = _Counts.of(pairs)
+    rows = {f"{row['a']} ~ {row['b']}": row for row in pairs.to_dict("records")}
+    kinds = {"Rise together": counts.up, "Move apart": counts.down}
+    kinds |= {f"May be due to {DUE[why]}": names for why, names in counts.doubted.items()}
+    told = [f"{kind}: {_with_intervals(names, rows)}." for kind, names in kinds.items() if names]
+    if counts.tested:
+        told.append(f"Rests on {_units(pairs).removesuffix(',')}; 5 % level, adjusted over {over}.")
+    return (*told, *(text.strip() for text in (_flat(pairs), _raw(pairs)) if text))
+
+
+def _with_intervals(names: tuple[str, ...], rows: Mapping[str, Mapping[Hashable, Any]]) -> str:
+    """The strongest pairs first."""
+    order = sorted(names, key=lambda name: -abs(rows[name]["r"]))
+    shown = order if len(order) <= NAMED + 1 else order[:NAMED]  # no "1 more"
+    told = [f"{n} ({rows[n]['r']:+.2f}, {rows[n]['low']:+.2f} to {rows[n]['high']:+.2f})" for n in shown]
+    return "; ".join(told) + (f"; {len(names) - len(shown)} more" if len(names) > len(shown) else "")
+
+
+def _short_described(pairs: pd.DataFrame) -> str:
+    return f"Open: with {_units(pairs)} nothing was tested; {DESCRIPTIVE} or more independent runs would allow a test."
+
+
+def _signs(pairs: pd.DataFrame) -> tuple[str, ...]:
+    r = pairs["r"].to_numpy(float)
+    signs = (
+        f"Of {_pairs(len(r))} of test sets {int((r > 0).sum())} rise together and {int((r < 0).sum())} move apart "
+        f"{_given(pairs)}, but such signs also differ by chance: this describes these runs."
+    )
+    return tuple(text.strip() for text in (signs, _flat(pairs)) if text)
 
 
 def _over(table: pd.DataFrame, n_groups: int) -> str:
