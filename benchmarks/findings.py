@@ -16,7 +16,6 @@ import pandas as pd
 
 import oodles as oo
 from oodles.api.findings import findings
-from oodles.show.figures import plot_correlations
 from oodles.stats.analysis import Analysis
 from oodles.stats.answers import Answer
 
@@ -172,8 +171,6 @@ def filled(page: str, made: dict[str, str]) -> str:
 
 def main() -> int:
     PAGE.write_text(filled(PAGE.read_text(), blocks()))
-    figure = plot_correlations(oo.analyse("bert-hans").result)
-    figure.savefig(PAGE.parent / "bert-hans.png", dpi=130, metadata={"Software": None})
     return 0
 
 

@@ -64,7 +64,8 @@ def test_quick_demo_without_a_network(tmp_path: Path, tiny_model: Path) -> None:
     assert found["report"] == str(tmp_path / "q" / "report.html")
     text = " ".join(Text(page).words)
     assert found["verdicts"][0]["descriptive"]
-    assert "".join(found["verdicts"][0]["verdict"].split()) in "".join(text.split())
+    assert "Open:with3runsnothingwastested;5ormoreindependentrunswouldallowatest." in "".join(text.split())
+    assert found["verdicts"][0]["verdict"].startswith("Open: with 3 runs")
     for name in ("daily", "genre", "science", "coreference", "overlap", "word_order", "news", "negation"):
         assert name in text
     assert "tiny-llama-untrained" in text
