@@ -30,18 +30,18 @@ test: setup-dev lint   ## lint, types and tests, on all cores
 	$(BIN)/oodles fetch tiny-llama-untrained
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
-test-all: test build/oracles   ## and the tests that take their time: several processes, faults, memory, examples and pages that train
-	OMP_NUM_THREADS=1 PYTHONPATH=build/oracles $(BIN)/python -m pytest -m slow --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
+test-all: test build/oracles build/deepspeed   ## and the tests that take their time: several processes, faults, memory, examples and pages that train
+	OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR)/build/oracles OODLES_DEEPSPEED=$(CURDIR)/build/deepspeed $(BIN)/python -m pytest -m slow --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test-gpu: setup-dev    ## on a machine with one GPU or several, some minutes; please send us build/gpu.txt
 	$(BIN)/oodles fetch tiny-llama-untrained
 	mkdir -p build
 	$(BIN)/python -m pytest -m gpu -rA --color=no $(PYTEST_ARGS) tests/test_gpu.py > build/gpu.txt 2>&1; code=$$?; cat build/gpu.txt; exit $$code
 
-test-long: setup-dev build/oracles   ## campaigns too long for every day (some hours); their figures go into docs/
+test-long: setup-dev build/oracles build/deepspeed   ## campaigns too long for every day (some hours); their figures go into docs/
 	$(BIN)/oodles fetch $(MODEL)
-	PYTHONPATH=build/oracles $(BIN)/python -m pytest -m long --timeout 7200 $(PYTEST_ARGS)
-	PYTHONPATH=build/oracles $(BIN)/python -m benchmarks.statistics --long --seed 0 --out build/statistics.json
+	PYTHONPATH=$(CURDIR)/build/oracles OODLES_DEEPSPEED=$(CURDIR)/build/deepspeed $(BIN)/python -m pytest -m long --timeout 7200 $(PYTEST_ARGS)
+	PYTHONPATH=$(CURDIR)/build/oracles $(BIN)/python -m benchmarks.statistics --long --seed 0 --out build/statistics.json
 	$(BIN)/python -m benchmarks.statistics --merge build/statistics.json
 	$(BIN)/python -m benchmarks.statistics --table build/statistics.json --into docs/statistics-evidence.md
 	$(BIN)/python -m benchmarks.claim --long --seed 0 --out build/claim.json
@@ -59,14 +59,14 @@ test-long: setup-dev build/oracles   ## campaigns too long for every day (some h
 
 bench: setup-dev build/oracles       ## benchmarks, into benchmarks/results.json and docs/performance.md
 	$(BIN)/oodles fetch $(MODEL)
-	OMP_NUM_THREADS=1 PYTHONPATH=build/oracles $(BIN)/python -m benchmarks --only statistics
-	PYTHONPATH=build/oracles $(BIN)/python -m benchmarks --only scoring $(BENCH_ARGS)
+	OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR)/build/oracles $(BIN)/python -m benchmarks --only statistics
+	PYTHONPATH=$(CURDIR)/build/oracles $(BIN)/python -m benchmarks --only scoring $(BENCH_ARGS)
 	$(BIN)/python -m benchmarks --only training
 	$(BIN)/python -m benchmarks --only grid
 	$(BIN)/python -m benchmarks --only stored
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks --only report
 	$(BIN)/python -m benchmarks --only imports
-	PYTHONPATH=build/oracles $(BIN)/python -m benchmarks --only tasks
+	PYTHONPATH=$(CURDIR)/build/oracles $(BIN)/python -m benchmarks --only tasks
 
 lint: setup-dev        ## ruff and mypy
 	$(BIN)/ruff check .
@@ -98,11 +98,17 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "oodles needs Python 3.11 or later; set PYTHON=python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-# what the benchmarks compare with: aside, without its pins, never in the environment itself
+# what the benchmarks and slow tests compare with: aside, without its pins (trackio wants an older pillow), never in
+# the environment itself
 build/oracles: | $(VENV)/.dev
-	$(PIP) install --quiet --no-deps --target $@ pygam progressbar2 python-utils
+	$(PIP) install --quiet --no-deps --target $@ pygam progressbar2 python-utils axe-playwright-python
 	$(PIP) install --quiet --no-deps --target $@ lm_eval sacrebleu portalocker tabulate colorama lxml
 	$(PIP) install --quiet --no-deps --target $@ pytablewriter DataProperty mbstrdecoder pathvalidate tabledata tcolorpy typepy chardet pytz
+	$(PIP) install --quiet --no-deps --target $@ trackio gradio_client brotli orjson python-multipart starlette uvicorn
+
+# for the engines zero2 and zero3: aside, because other libraries behave differently where they find it
+build/deepspeed: | $(VENV)/.dev
+	$(PIP) install --quiet --no-deps --target $@ deepspeed hjson ninja einops msgpack py-cpuinfo
 
 # Versions come from constraints.txt, for what builds oodles too: PIP_CONSTRAINT, which --constraint is not.
 # torch first and alone: a package that asks for any torch must find the pinned one there

@@ -67,6 +67,45 @@ def test_fonts_are_embedded_and_none_is_type_3(hans: tuple[Analysis, Path]) -> N
         assert b"/FontFile2" in content
 
 
+def test_names_in_csv_are_no_formulas(tmp_path: Path) -> None:
+    table = simulated(runs=6)
+    table["test_set"] = table["test_set"].replace("hans", "=cmd|'/c calc'!A1")
+    write_assets(analyse_table(table, method="linear"), tmp_path)
+    read = pd.read_csv(tmp_path / "correlations.csv")
+    assert "'=cmd|'/c calc'!A1" in {*read["a"], *read["b"]}
+    assert not any(
+        str(cell).startswith("=") for path in tmp_path.glob("*.csv") for cell in pd.read_csv(path).to_numpy().ravel()
+    )
+
+
+def test_figures_for_a_column_have_its_width(hans: tuple[Analysis, Path]) -> None:
+    box = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+)", (hans[1] / "correlations-pooled-column.pdf").read_bytes())
+    assert box is not None
+    assert float(box[1]) / 72 == pytest.approx(3.03, abs=0.35)
+
+
+ACL = (
+    subprocess.run(["kpsewhich", "acl.sty"], capture_output=True, check=False).returncode == 0
+    if shutil.which("kpsewhich")
+    else False
+)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not ACL, reason="the ACL style (acl.sty) is not installed; README.tex is compiled in plain article")
+def test_all_of_it_compiles_in_the_acl_style(hans: tuple[Analysis, Path], tmp_path: Path) -> None:
+    shutil.copytree(hans[1], tmp_path, dirs_exist_ok=True)
+    text = (tmp_path / "README.tex").read_text()
+    text = re.sub(r"\\documentclass.*", r"\\documentclass[11pt]{article}\n\\usepackage{acl}", text)
+    text = re.sub(r"\\usepackage\[a4paper.*", "", text)
+    (tmp_path / "acl.tex").write_text(text)
+    command = [str(LATEX), "-interaction=nonstopmode", "-halt-on-error", "acl.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace", check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    wide = [float(points) for points in re.findall(r"Overfull \\hbox \(([\d.]+)pt too wide", done.stdout)]
+    assert [points for points in wide if points > 3] == []
+
+
 def test_other_files_are_not_replaced(hans: tuple[Analysis, Path], tmp_path: Path) -> None:
     write_assets(hans[0], hans[1])  # its own may be
     (tmp_path / "fits.csv").write_text("mine")

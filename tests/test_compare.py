@@ -48,7 +48,9 @@ def test_a_pair_that_turns_is_found_and_other_seeds_are_no_change(studies: dict[
 def test_the_command(studies: dict[str, Path]) -> None:
     done = oodles("compare", studies["first"], studies["other"], "--method", "linear")
     assert done.returncode == 0, done.stderr
-    assert "Does it depend on the study?" in done.stdout
+    assert "Depends on the study: yes." in done.stdout
+    for words in ("r in first", "r in other", "difference"):
+        assert words in " ".join(done.stdout.split())
     found = json.loads(oodles("compare", studies["first"], studies["other"], "--method", "linear", "--json").stdout)
     assert set(found) == {"sentences", "caveats", "claim", "claim_levels"}
     assert "12 runs have the same name in both" in found["caveats"][0]

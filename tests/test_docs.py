@@ -41,7 +41,19 @@ def test_the_analysis_of_a_table_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert r"\begin{tabular}" in done.stdout
     assert (tmp_path / "report.html").stat().st_size > 10_000
-    assert (tmp_path / "correlations.pdf").stat().st_size > 1_000
+
+
+def test_the_output_that_is_shown_is_that_of_the_command() -> None:
+    _, matrix, _, _ = blocks("text")
+    env = {**os.environ, "COLUMNS": "80"}
+    command = [sys.executable, "-m", "oodles", "analyse", "bert-hans"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    printed = "\n".join(line.rstrip() for line in done.stdout.splitlines())
+    assert matrix in printed, printed
+
+
+def test_the_readme_takes_a_minute() -> None:
+    assert 600 <= len(README.split()) <= 900
 
 
 def test_the_callback_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,6 +97,8 @@ def test_the_shell_example_runs(tmp_path: Path, tiny_model: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs" / "cli" / "report.html").is_file()
     assert (tmp_path / "results" / "results.json").is_file()
+    _, _, status, _ = blocks("text")
+    assert status in "\n".join(line.rstrip() for line in done.stdout.splitlines())
 
 
 def test_the_study_example_is_a_valid_study(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from oodles.errors import DataError
-from oodles.show.overview import by_agreement, faded, plot_network, plot_overview
+from oodles.show.canvas import colour_of
+from oodles.show.overview import by_agreement, plot_network, plot_overview
 from oodles.stats.correlate import PartialCorrelations, partial_correlations
 from test_correlate import simulated
 
@@ -35,7 +36,7 @@ def test_cells_without_an_estimate_are_hatched_and_open_ones_fade(result: Partia
     bare = PartialCorrelations(table=gone, fits=result.fits, residuals=result.residuals, settings=result.settings)
     (axes,) = plot_overview(bare, within=str(gone["within"].iloc[0])).axes
     assert sum(bool(patch.get_hatch()) for patch in axes.patches) == 1
-    settled, open_ = faded({"r": 0.8, "low": 0.5, "high": 0.9}), faded({"r": 0.8, "low": -0.1, "high": 0.9})
+    settled, open_ = (colour_of(0.8, pale=pale) for pale in (False, True))
     assert all(light > dark for light, dark in zip(open_, settled, strict=True))
 
 

@@ -5,6 +5,8 @@ Screenshots are kept in build/screenshots, for whoever wants to look.
 
 from __future__ import annotations
 
+import importlib.resources
+import importlib.util
 import io
 import os
 import re
@@ -18,6 +20,7 @@ import pytest
 
 import oodles as oo
 from browser import CHROMIUM, Browser, Page
+from conftest import missing
 from oodles.show.report import write_report
 from oodles.stats.analysis import Analysis, analyse_table
 
@@ -67,13 +70,16 @@ def hans(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
 
 @pytest.fixture(scope="module")
 def several(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
-    asked = dict.fromkeys(("sensitivity", "windows", "redundancy", "stability"), True)
-    analysis = analyse_table(study(), method="linear", across=("model",), **asked)
+    asked = dict.fromkeys(("sensitivity", "windows", "redundancy", "stability", "averages"), True)
+    kinds = {"hans": "syntax", "paws": "syntax, lexical", "rte": "domain"}
+    table = study().assign(tags=lambda t: t["test_set"].map(kinds))
+    analysis = analyse_table(table, method="linear", across=("model",), **asked)
     return analysis, write_report(analysis, tmp_path_factory.mktemp("several") / "report.html")
 
 
 def marks(page: Page, view: str, name: str, shape: str = "*") -> int:
-    return int(page.evaluate(f"document.querySelectorAll('#{view} .m-{name} {shape}').length"))
+    """Marks of a view, once what is below the screen is drawn, too."""
+    return int(page.evaluate(f"oodles.flush(), document.querySelectorAll('#{view} .m-{name} {shape}').length"))
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -85,7 +91,34 @@ def test_it_opens_quietly_at_any_width(browser: Browser, request: Any, which: st
     assert page.troubles == []
     assert page.requests == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.evaluate("oodles.flush()")
     assert page.screenshot(SHOTS / f"{which}-{width}-{'dark' if dark else 'light'}.png").stat().st_size > 10_000
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """axe-core, as a package of it brings it."""
+    if importlib.util.find_spec("axe_playwright_python") is None:
+        missing("no axe-core: `make test-all` installs axe-playwright-python into build/oracles")
+    return (importlib.resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("which", ["hans", "several"])
+def test_axe_finds_no_violation(
+    browser: Browser, request: pytest.FixtureRequest, axe: str, which: str, width: int, dark: bool
+) -> None:
+    page = browser.open(request.getfixturevalue(which)[1], width=width, dark=dark)
+    page.evaluate("oodles.flush(), document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    page.evaluate(f"{axe}; 0")
+    found = page.evaluate(
+        "axe.run(document, {resultTypes: ['violations']}).then((r) => ({passed: r.passes.length, violations:"
+        " r.violations.map((v) => [v.id, v.impact, v.nodes[0].html.slice(0, 200), v.nodes[0].failureSummary])}))"
+    )
+    assert found["violations"] == []
+    assert found["passed"] > 20
     page.close()
 
 
@@ -106,6 +139,12 @@ def test_every_figure_is_drawn_with_its_marks(browser: Browser, several: tuple[A
     own = points[(points["model"] == pairs["model"].iloc[0]) & (points["within"] == "pooled")]
     assert marks(page, "residuals", "points", "circle") == own["residual"].notna().sum() / 3
     assert marks(page, "fit-a", "fit", "path") == 1
+    assert marks(page, "shots-view", "shots", "circle") == 2
+    assert marks(page, "shots-view", "others", "path") == 2
+    assert marks(page, "averages-view", "averages", "path") == 3
+    assert marks(page, "kinds-view", "kinds", "circle") == 3
+    assert marks(page, "tree-view", "tree", "path") == 3 * 2  # two merges of three lines
+    assert marks(page, "tree-view", "leaves", "text") == 3
     shown = page.evaluate("[...document.querySelectorAll('.view:not([hidden])')].map((v) => v.id)")
     assert {"network", "windows-view", "sizes", "stability-view", "redundancy-view", "pair-trajectories"} <= set(shown)
     named = (
@@ -130,6 +169,7 @@ def test_filters_change_what_is_drawn_and_the_address_keeps_it(
       select.dispatchEvent(new Event("change"));
       return performance.now() - start;
     }"""
+    page.evaluate("oodles.flush()")
     page.evaluate(f"({choose})('shots', '16')")
     assert marks(page, "trajectories", "runs", "path") == 3 * 3
     page.evaluate(f"({choose})('only:model', 'm-500m')")
@@ -138,6 +178,9 @@ def test_filters_change_what_is_drawn_and_the_address_keeps_it(
     taken = page.evaluate(f"({choose})('way', 'run')")
     assert page.evaluate("document.getElementById('pair-sentence').textContent") != before
     assert taken < 2000  # a loaded machine; `make bench` has the time of a quiet one
+    answer = page.evaluate("document.getElementById('pair-answer').textContent")
+    assert answer.startswith("m-500m, trained on mnli: ")
+    assert page.evaluate("document.getElementById('pair-sentence').textContent") in answer
     fragment = page.evaluate("location.hash.slice(1)")
     again = browser.open(path, fragment=fragment)
     assert marks(again, "overview", "values", "rect") == 3
@@ -199,6 +242,8 @@ def test_tables_sort(browser: Browser, hans: tuple[Analysis, Path]) -> None:
     })()""")
     assert order == sorted(order)
     assert len(order) == 15
+    off = "[...document.querySelectorAll('#group-1 .scroll')].filter((s) => s.scrollWidth > s.clientWidth).length"
+    assert page.evaluate(off) == 0  # at 1280 pixels no table runs off
     page.close()
 
 
@@ -225,8 +270,13 @@ def test_print_has_every_section(browser: Browser, hans: tuple[Analysis, Path]) 
 
 def test_names_from_data_do_nothing(browser: Browser, tmp_path: Path) -> None:
     odd = "<script>window.owned=1</script></script>{{7*7}}<img src=x onerror=owned=2>"
-    analysis = analyse_table(study(2, odd=odd), method="linear")
+    table = study(2, odd=odd)
+    table["test_set"] = table["test_set"].replace("paws", "=cmd|'/c calc'!A1")
+    analysis = analyse_table(table, method="linear")
     page = browser.open(write_report(analysis, tmp_path / "odd.html"))
+    assert marks(page, "trajectories", "mean", "path") == 3  # no set is lost by its name
+    read = pd.read_csv(io.StringIO(page.evaluate("oodles.csv('correlations')")))
+    assert {"'=cmd|'/c calc'!A1", odd, "rte"} == {*read["a"], *read["b"]}
     assert page.troubles == []
     assert page.evaluate("window.owned === undefined && document.querySelectorAll('img').length === 0")
     assert odd in page.evaluate(
@@ -236,7 +286,7 @@ def test_names_from_data_do_nothing(browser: Browser, tmp_path: Path) -> None:
     page.close()
 
 
-PICTURES = {  # of docs/reading-a-report.md and README.md: what is looked at, and how high
+PICTURES = {  # of docs/reading-the-report.md and README.md: what is looked at, and how high
     "bert-hans": ("#verdict", 0, 760),
     "report-pair": ("#explore", 10, 900),
     "report-network": ("#network", 130, 620),
@@ -248,6 +298,7 @@ def test_the_pictures_of_the_docs_are_of_this_report(browser: Browser, hans: tup
     """Made into build/screenshots; `OODLES_PICTURES=1` puts them into docs/."""
     selector, above, height = PICTURES[name]
     page = browser.open(hans[1], height=height)
+    page.evaluate("oodles.flush()")
     page.evaluate(
         f"document.documentElement.style.scrollBehavior = 'auto'; const e = document.querySelector('{selector}');"
         f" scrollTo(0, '{selector}' === '#verdict' ? 0 : e.getBoundingClientRect().top + scrollY - {above});"

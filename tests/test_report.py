@@ -21,7 +21,7 @@ from oodles.show.report import write_report
 from oodles.stats.analysis import analyse_table
 from oodles.stats.changes import changes
 from oodles.stats.correlate import PartialCorrelations, partial_correlations
-from oodles.stats.verdict import verdicts
+from oodles.stats.verdict import Verdict, verdicts
 from test_correlate import simulated
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -140,7 +140,7 @@ def test_nothing_is_fetched(page: Page) -> None:
 def test_verdict_numbers_and_caveats_are_those_of_the_statistics(page: Page) -> None:
     table = make_table()
     result = partial_correlations(table, method="linear")
-    assert verdicts(result)[0].sentence in page.words
+    assert all(text in page.words for text in (verdicts(result)[0].short, *verdicts(result)[0].points))
     for row in changes(table).itertuples():
         assert f"{row.change:+.2f}".replace("-", "−") in page.words
     for pair in result.table.itertuples():
@@ -245,7 +245,7 @@ def test_results_without_their_table_make_a_report_without_trajectories(tmp_path
     table = make_table(oods=OODS[:2])
     found = analyse_table(table, method="linear")
     page = Page(write_report(None, found, tmp_path / "report.html"))
-    assert found.verdicts[0].sentence in page.words
+    assert all(text in page.words for text in (found.verdicts[0].short, *found.verdicts[0].points))
     assert "trajectories need the table of scores" in page.words
     assert (
         len([a for a in page.all("svg") if "aria-hidden" not in a]) == 4
@@ -312,4 +312,17 @@ def test_many_groups_have_one_overview_and_common_caveats_once(tmp_path: Path) -
     )
     assert found.answers["claim"].sentences[0] in page.words
     assert page.source.count("<li>3 runs: descriptive") == 1
-    assert all(verdict.sentence in page.words for verdict in found.verdicts)
+    assert all(text in page.words for verdict in found.verdicts for text in (verdict.short, *verdict.points))
+
+
+def test_numbers_of_sets_pairs_steps_and_points_are_those_of_the_table(page: Page) -> None:
+    assert "3 test sets make 3 pairs" in page.words
+    assert "· 4 steps, 0 to 4" in page.words
+    assert "12 points (a run at a step)" in page.words  # three runs
+    assert "steps in all" not in page.words
+
+
+def test_a_caveat_of_several_groups_is_said_once() -> None:
+    groups = [Verdict(group={"model": m}, n_runs=3, descriptive=True, sentence="") for m in ("m", "n", "o")]
+    said = [*(f"{m}: 9 runs have 3 seeds" for m in "mno"), "m: odd", "of all", "n: even", "o: even"]
+    assert report._by_group(said, groups) == ["every group: 9 runs have 3 seeds", "m: odd", "of all", "n and o: even"]

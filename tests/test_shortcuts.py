@@ -48,7 +48,7 @@ def withhold(model: Any, name: str) -> Any:
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS)
-@pytest.mark.parametrize("architecture", ["llama", "qwen2", "gemma2"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "opt", "gemma2"])
 def test_beginnings_are_shared_where_positions_and_masks_are_heeded(
     architecture: str, dtype: torch.dtype, tokenizer: Any
 ) -> None:

@@ -187,3 +187,9 @@ def test_fits_show_what_is_known() -> None:
 def test_numbers_are_rounded_without_lying() -> None:
     assert [signed(v) for v in (0.126, -0.004, 0.004, -1, NAN)] == ["+0.13", "0.00", "0.00", "−1.00", "–"]
     assert [p_value(v) for v in (0.0, 0.00099, 0.05, 1, NAN)] == ["<.001", "<.001", ".050", "1.000", "–"]
+
+
+def test_a_reliability_below_nought_is_shown_as_its_caveat_says() -> None:
+    rows = [("m", "pooled", "x", 0.9, 3.0, NAN, -24.8), ("m", "pooled", "y", 0.9, 3.0, NAN, 0.5)]
+    fits = pd.DataFrame(rows, columns=["model", "within", "test_set", "r2", "edf", "lam", "reliability"])
+    assert [row[-1].text for row in fits_sheet(fits, group={"model": "m"}).rows] == ["0.000", "0.500"]

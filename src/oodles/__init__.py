@@ -25,7 +25,7 @@ _HOME = {
     "read_records": "store.table",
     "score": "model.scoring",
     "partial_correlations": "stats.correlate",
-    "plot_correlations": "show.figures",
+    "plot_correlations": "show.heatmap",
     "plot_fits": "show.scatter",
     "plot_residuals": "show.scatter",
     "latex_table": "show.tables",
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from oodles.model.scoring import score
     from oodles.runs.callback import OODCallback
     from oodles.runs.own_loop import Evaluator
-    from oodles.show.figures import plot_correlations
+    from oodles.show.heatmap import plot_correlations
     from oodles.show.report import write_report
     from oodles.show.scatter import plot_fits, plot_residuals
     from oodles.show.tables import latex_table

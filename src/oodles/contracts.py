@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from oodles.display import Listed
 from oodles.errors import ConfigError
 
 FloatArray = npt.NDArray[np.float64]
@@ -20,6 +22,7 @@ Precision = Literal["auto", "fp32", "bf16", "fp16"]  # auto: the dtype the weigh
 
 TrackerName = Literal["wandb", "tensorboard", "trackio", "mlflow"]
 EngineName = Literal["single", "ddp", "fsdp2", "zero2", "zero3"]  # how the processes of a run share its work
+ZERO: Mapping[EngineName, int] = {"zero2": 2, "zero3": 3}  # the engines of DeepSpeed, and their stages
 
 ScoreForm = Literal["sum", "per_character", "per_byte", "per_token", "minus_baseline"]  # see suite/choices.py
 
@@ -141,7 +144,7 @@ class Source:
     """The source of a set's rows: exactly one of generator, file, hub and lm_eval is set."""
 
     generator: str | None = None  # "mini" or "opinions"
-    file: str | None = None  # .parquet, .csv, .tsv, .jsonl or a .zip of one, relative to the suite file; * for several
+    file: str | tuple[str, ...] | None = None  # .parquet, .csv, .tsv, .jsonl or a .zip of one; * or a list for several
     format: str | None = None  # of a file whose ending does not say it: parquet, csv, tsv or jsonl
     hub: str | None = None  # a dataset id
     config: str | None = None
@@ -186,7 +189,7 @@ class DataSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suite:
+class Suite(Listed):
     """Train sets, test sets and patterns that belong together."""
 
     name: str
@@ -227,11 +230,15 @@ class Suite:
         patterns = {name: new, **{k: p for k, p in self.patterns.items() if k != name}}
         return replace(self, patterns=patterns, file="")
 
-    def __str__(self) -> str:
-        sets = ", ".join(self.test_sets)
-        return (
-            f"suite {self.name}: train {', '.join(self.train_sets)}; test {sets}; patterns {', '.join(self.patterns)}"
-        )
+    def told(self) -> tuple[str, Mapping[str, str]]:
+        """What `print` and Jupyter show."""
+        return f"suite {self.name}", {
+            "description": " ".join(self.description.split()),
+            "train": ", ".join(self.train_sets),
+            "test": ", ".join(self.test_sets),
+            "patterns": ", ".join(self.patterns),
+            "cite": " ".join(self.citation.split()),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,11 +287,12 @@ class PromptSet:
 
     @property
     def common_answers(self) -> tuple[str, ...]:
-        """The answers of all prompts: the set's, or the choices if all prompts have the same ones; else none."""
+        """The answers of all prompts: the set's, or choices that are distinct and the same for all; else none."""
         if not self.has_choices:
             return self.answers
         texts = {tuple(choice.text for choice in prompt.choices) for prompt in self.prompts}
-        return texts.pop() if len(texts) == 1 else ()
+        common = texts.pop() if len(texts) == 1 else ()
+        return common if len({text.strip() for text in common}) == len(common) else ()
 
     def __len__(self) -> int:
         return len(self.prompts)
@@ -515,7 +523,7 @@ class Slurm(SlurmJob):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Study:
+class Study(Listed):
     """A resolved study file: a grid of runs over one suite."""
 
     name: str
@@ -541,6 +549,24 @@ class Study:
     run: str = ""  # the name of the only run; empty: as the grid names it
     engine: EngineName = "single"
     processes: int | None = None  # that make a run together; None: one per GPU
+    engine_config: str = ""  # settings of DeepSpeed, as JSON
+
+    def told(self) -> tuple[str, Mapping[str, str]]:
+        """What `print` and Jupyter show."""
+        draws = 1 if self.data_seeds == "seed" else len(self.data_seeds)
+        length = f"{self.recipe.epochs} epochs" if self.recipe.steps is None else f"{self.recipe.steps} steps"
+        shape = (self.models, self.train_sets, self.shots, self.seeds, self.patterns or ("",))
+        return f"study {self.name}", {
+            "suite": self.suite if isinstance(self.suite, str) else self.suite.name,
+            "models": ", ".join(self.models),
+            "train sets": ", ".join(self.train_sets),
+            "patterns": ", ".join(self.patterns) or "the suite's first",
+            "shots": ", ".join(map(str, self.shots)),
+            "seeds": ", ".join(map(str, self.seeds)),
+            "runs": str(math.prod(map(len, shape)) * draws),
+            "training": f"{length}, learning rate {self.recipe.learning_rate:g}",
+            "results in": self.out,
+        }
 
 
 def role_of(test_set: str, train_set: str) -> Role:

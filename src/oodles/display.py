@@ -6,7 +6,12 @@ Results are plain data and know nothing of figures and tables, so what shows the
 from __future__ import annotations
 
 import importlib
+import textwrap
+from collections.abc import Mapping
+from html import escape
 from typing import Any
+
+from oodles.errors import plain
 
 WIDTH = 80
 
@@ -37,3 +42,30 @@ class Displayed:
 
     def _repr_html_(self) -> str:
         return str(_showing("as_html")(self))
+
+
+class Listed:
+    """A value that prints as its title and facts, a line each, and that Jupyter shows as a table of them."""
+
+    __slots__ = ()
+
+    def told(self) -> tuple[str, Mapping[str, str]]:
+        """The title, and the facts by name; empty facts are left out."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        title, facts = self.told()
+        wide = max((len(name) for name, fact in facts.items() if fact), default=0) + 2
+        lines = [plain(title)]
+        for name, fact in facts.items():
+            if fact:
+                wrapped = textwrap.wrap(plain(fact), WIDTH - wide - 2, break_on_hyphens=False) or [""]
+                lines += [f"  {name if not i else '':<{wide}}{line}" for i, line in enumerate(wrapped)]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        title, facts = self.told()
+        rows = [
+            f"<tr><th>{escape(name)}</th><td>{escape(plain(fact))}</td></tr>" for name, fact in facts.items() if fact
+        ]
+        return f"<h4>{escape(plain(title))}</h4><table><tbody>{''.join(rows)}</tbody></table>"

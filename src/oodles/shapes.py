@@ -51,6 +51,13 @@ RUN_JSON: Mapping[str, Any] = {
     "audit.json": {
         "findings?": [{"severity": str, "code": str, "where": str, "text": str}],
         "allowed?": [str],
+        "sets?": [
+            {
+                **{"set": str, "kind?": str, "n?": int, "chance?": (*NUMBER, None), "tags?": [str]},
+                **{"labels?": {...: int}, "dropped?": {...: int}},
+                **dict.fromkeys(("hash?", "origin?", "revision?"), (str, None)),
+            }
+        ],
     },
     "adapter_config.json": {"base_model_name_or_path?": (str, None)},
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -23,6 +24,15 @@ class PlainConsole(Console):
                 yield segment
             else:
                 yield Segment(plain(segment.text), segment.style)
+
+
+def keep_results_apart() -> None:
+    """Let DeepSpeed log errors only: where it is installed, it logs to the standard output, which is for results."""
+    logging.getLogger("DeepSpeed").addFilter(_is_error)
+
+
+def _is_error(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
 
 
 def accept_any_text() -> None:

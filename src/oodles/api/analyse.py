@@ -23,7 +23,7 @@ from oodles.stats.analysis import SUMMARY, Analysis, analyse_table, read_results
 from oodles.stats.longtable import pick_sets
 from oodles.stats.outcomes import Examples
 from oodles.store.archive import is_packed, opened
-from oodles.store.facts import describe_runs, tags_of
+from oodles.store.facts import describe_audit, describe_runs, tags_of
 from oodles.store.folder import StudyFolder
 from oodles.store.table import DamageWarning, read_runs
 
@@ -59,8 +59,8 @@ def analyse(
         As for `partial_correlations`: method, within, interval, correlation, metric, by, unit, in_domain, chance,
         shared_start, level. Further questions: `across` (columns, e.g. ``"model"``: does it depend on the model
         whether test sets agree?), `sensitivity` (in how many defensible analyses does a conclusion hold?), `windows`
-        (over training), `redundancy` (which sets are needed?), `stability` and `skill`. For other tools' files also
-        the options of `import_scores`: format, maps, names, keys, preset, refresh.
+        (over training), `redundancy` (which sets are needed?), `stability`, `skill` and `averages` (by model size and
+        shots). For other tools' files also the options of `import_scores`: format, maps, names, keys, preset, refresh.
 
     Returns
     -------
@@ -185,7 +185,7 @@ def _of_study(path: Path, test_sets: Sequence[str] | None, given: dict[str, Any]
         if run["status"] != "done"
     ]
     notes = dict.fromkeys([*table.attrs["notes"], *records.notes.texts, *unfinished])
-    return replace(analysis, runs=tuple(runs), notes=tuple(notes))
+    return replace(analysis, runs=tuple(runs), notes=tuple(notes), audit=describe_audit(path))
 
 
 def _of_results(path: Path, test_sets: Sequence[str] | None, given: dict[str, Any]) -> Analysis:

@@ -117,13 +117,14 @@ def analyse_paths(paths: list[Path], options: AnalysisOptions, files: ImportOpti
 
 
 def _asking(paths: list[Path], options: AnalysisOptions, *, full: bool) -> AnalysisOptions:
-    """A report asks more than was named: across models, and other choices. Results on disk are shown as they are."""
+    """A report asks more than was named: across models, by shots, other choices. Results on disk stay as they are."""
     from oodles.stats.analysis import SUMMARY
     from oodles.stats.questions import AUTO
 
     if len(paths) == 1 and (paths[0] / SUMMARY).is_file():
         return options
     more: dict[str, Any] = {"sensitivity": True if options.sensitivity is None else options.sensitivity}
+    more |= {"averages": AUTO if options.averages is None else options.averages}
     more |= dict.fromkeys(("windows", "redundancy", "stability", "skill"), True) if full else {}
     return replace(options, across=options.across or [AUTO], **more)
 

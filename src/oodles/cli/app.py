@@ -25,7 +25,7 @@ from oodles.cli.score import score
 from oodles.cli.suites import check, fetch, models, suites
 from oodles.errors import OodlesError, StoreError, shown
 from oodles.runs.progress import open_streams, say, settle_streams, to_nowhere
-from oodles.terminal import accept_any_text
+from oodles.terminal import accept_any_text, keep_results_apart
 
 app = typer.Typer(
     name="oodles",
@@ -54,6 +54,7 @@ def main() -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     open_streams()
     accept_any_text()
+    keep_results_apart()
     try:
         with _stdout_told():
             code = app(prog_name="oodles", standalone_mode=False)

@@ -29,7 +29,7 @@ def compare(
     import json
 
     from oodles.api.compare import compare as compare_studies
-    from oodles.show.answers import print_answers
+    from oodles.show.answers import print_comparison
 
     given = {name: value for name, value in asdict(options).items() if value is not None and name != "across"}
     answer = compare_studies(first, second, **given)
@@ -37,4 +37,4 @@ def compare(
         frames = {name: json.loads(frame.to_json(orient="records")) for name, frame in answer.tables.items()}
         print_json({"sentences": answer.sentences, "caveats": answer.caveats, **frames})
     else:
-        print_answers({"claim": answer}, narrow_console())
+        print_comparison(answer, narrow_console())

@@ -114,6 +114,9 @@ class AnalysisOptions:
     redundancy: Annotated[bool | None, typer.Option("--redundancy", help="Which test sets are needed?")] = None
     stability: Annotated[bool | None, typer.Option("--stability", help="How steady are the models?")] = None
     skill: Annotated[bool | None, typer.Option("--skill", help="Do test sets agree in skill, or in answers?")] = None
+    averages: Annotated[
+        bool | None, typer.Option("--averages", help="Correlations by model size and number of shots.")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,17 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from oodles.errors import plain
-from oodles.show import figures
+from oodles.show import canvas
 from oodles.show.numbers import MISSING, p_value, signed
 from oodles.show.tables import Cell, Column, Sheet
+from oodles.show.tree import plot_trees
 from oodles.stats.answers import Answer
 
 PANELS = 6  # pairs that a figure shows
@@ -29,6 +32,7 @@ TITLES = {
     "redundancy": "Which test sets are needed?",
     "stability": "How steady are the models?",
     "skill": "Skill, or answers?",
+    "averages": "By model size and shots",
 }
 
 
@@ -113,6 +117,19 @@ TABLES: Mapping[str, tuple[str, tuple[Shown, ...]]] = {  # by answer: its main t
             Shown(title="units", column="units", kind="count"),
         ),
     ),
+    "averages": (
+        "averages",
+        (
+            Shown(title="size", column="size", kind="text"),
+            Shown(title="shots", column="shots", kind="text"),
+            Shown(title="within", column="within", kind="text"),
+            Shown(title="mean r", column="r"),
+            Shown(title="positive", column="positive", kind="share"),
+            Shown(title="pairs", column="pairs", kind="count"),
+            Shown(title="groups", column="groups", kind="count", brief=False),
+            Shown(title="runs", column="runs", kind="count"),
+        ),
+    ),
     "skill": (
         "skill",
         (
@@ -151,7 +168,7 @@ def _where(frame: pd.DataFrame) -> list[str]:
     """Columns that tell groups, or factors, apart."""
     before = []
     for column in frame.columns:
-        if column in ("a", "test_set", "pair", "what", "chosen"):
+        if column in ("a", "test_set", "pair", "what", "chosen", "size"):
             break
         before.append(str(column))
     return [column for column in before if frame[column].nunique() > 1]
@@ -202,6 +219,39 @@ def print_answers(answers: Mapping[str, Answer], console: Console) -> None:
         console.print()
 
 
+def print_comparison(answer: Answer, console: Console) -> None:
+    """The answer, and every pair in both studies: the largest differences first."""
+    for sentence in answer.sentences:
+        console.print(Text(plain(sentence)))
+    levels, claims = answer.tables["claim_levels"], answer.tables["claim"]
+    names = list(dict.fromkeys(levels["level"].astype(str)))
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
+    where = _where(claims)
+    for title in (*where, "pair"):
+        table.add_column(title.replace("_", " "), overflow="fold")
+    for title in (*(f"r in {name}" for name in names), "difference", "p"):
+        table.add_column(plain(title), justify="right", overflow="fold")
+    rows = []
+    for pair in claims.to_dict("records"):
+        own = levels[
+            (levels[[*where, "a", "b", "within"]] == [pair[c] for c in (*where, "a", "b", "within")]).all(axis=1)
+        ]
+        r = [float(own.loc[own["level"].astype(str) == name, "r"].max()) for name in names]
+        p_holm = float(pair["p_holm"])
+        told = [*(str(pair[column]) for column in where), f"{pair['a']} ~ {pair['b']}"]
+        told += [*(_number(one, "r") for one in r), _number(r[1] - r[0], "r")]
+        told += [_number(p_holm, "p") if math.isfinite(p_holm) else "no test"]
+        rows.append((-abs(r[1] - r[0]), told))
+    for _, told in sorted(rows, key=lambda row: row[0] if math.isfinite(row[0]) else 1.0):
+        table.add_row(*(Text(plain(cell)) for cell in told))
+    console.print(table)
+    console.print(
+        Text("r within runs where there are steps; p of a difference, adjusted over these pairs", style="dim")
+    )
+    for said in answer.caveats:
+        console.print(Text(f"! {plain(said)}", style="yellow"))
+
+
 # figures
 
 
@@ -211,7 +261,46 @@ def plot_answer(answer: Answer) -> list[tuple[Figure, str]]:
         return plot_forests(answer)
     if answer.name == "sensitivity":
         return plot_specifications(answer)
-    return []
+    if answer.name == "redundancy" and "redundancy_tree" in answer.tables:
+        return plot_trees(answer.tables["redundancy_tree"])
+    return plot_averages(answer.tables["averages"]) if answer.name == "averages" else []
+
+
+def plot_averages(table: pd.DataFrame) -> list[tuple[Figure, str]]:
+    """Mean correlation over pairs by shots, a line per size; a panel per way of pooling."""
+    rows = table[(table["size"] != "all") & (table["shots"] != "all")].assign(at=lambda t: t["shots"].astype(float))
+    ways = list(dict.fromkeys(rows["within"]))
+    if rows.empty:
+        return []
+    wide, high, left, right, bottom, top = 2.0, 1.7, 0.5, 0.55, 0.42, 0.28
+    with canvas.style():
+        figure = Figure(figsize=(len(ways) * (left + wide + right), bottom + high + top))
+        for place, way in enumerate(ways):
+            ax = canvas.axes_at(figure, place * (left + wide + right) + left, bottom, wide, high)
+            _draw_averages(ax, rows[rows["within"] == way])
+            ax.set_title(way, fontsize=8.5, loc="left", parse_math=False)
+    return [
+        (figure, "Mean correlation of all pairs by the number of shots, a line per size; the table has the numbers.")
+    ]
+
+
+def _draw_averages(ax: Axes, rows: pd.DataFrame) -> None:
+    sizes = list(dict.fromkeys(rows["size"]))
+    for place, size in enumerate(sizes):
+        own = rows[rows["size"] == size].sort_values("at")
+        colour = matplotlib.colormaps["viridis"](0.85 * place / max(1, len(sizes) - 1))
+        ax.plot(own["at"], own["r"], color=colour, marker="o", markersize=3, linewidth=1.2, gid="average")
+        end = (float(own["at"].iloc[-1]), float(own["r"].iloc[-1]))
+        ax.annotate(canvas.short(size), end, xytext=(4, 0), textcoords="offset points", fontsize=6.5, va="center")
+    ax.axhline(0, color=canvas.MUTED, linewidth=0.8, zorder=1)
+    ax.set_xscale("log")
+    shots = sorted(set(rows["at"]))
+    ax.set_xticks(shots, [f"{one:g}" for one in shots])
+    ax.set_xticks([], minor=True)
+    ax.tick_params(labelsize=7, labelcolor=canvas.INK)
+    ax.grid(axis="y", color=canvas.GRID, linewidth=0.6)
+    ax.set_xlabel("shots", fontsize=7.5, labelpad=1)
+    ax.set_ylabel("mean r of the pairs", fontsize=7.5)
 
 
 def plot_forests(answer: Answer) -> list[tuple[Figure, str]]:
@@ -224,7 +313,7 @@ def plot_forests(answer: Answer) -> list[tuple[Figure, str]]:
     for names, own in pairs.groupby(where, sort=False):
         chosen = own.sort_values("p_val", kind="stable").head(PANELS)
         inside = levels[(levels[where].astype(str) == [str(n) for n in names]).all(axis=1)]
-        with figures.style():
+        with canvas.style():
             figure = _draw_forest(chosen.to_dict("records"), inside)
         told = ", ".join(map(str, names))
         drawn.append((figure, f"Correlations by level with intervals, {told}; the table has the numbers of all pairs."))
@@ -233,27 +322,27 @@ def plot_forests(answer: Answer) -> list[tuple[Figure, str]]:
 
 def _draw_forest(pairs: Sequence[Mapping[Any, Any]], levels: pd.DataFrame) -> Figure:
     names = sorted(levels["level"].unique())
-    left = max(figures._width(figures.short(name), 8) for name in [*names, "a new one"]) + 0.15
+    left = max(canvas.width_of(canvas.short(name), 8) for name in [*names, "a new one"]) + 0.15
     wide, line, gap, bottom, top = 1.5, 0.2, 0.12, 0.45, 0.55
     height = line * (len(names) + 1)
     figure = Figure(figsize=(left + len(pairs) * (wide + gap), top + height + bottom))
     for place, pair in enumerate(pairs):
-        ax = figures.axes_at(figure, left + place * (wide + gap), bottom, wide, height)
+        ax = canvas.axes_at(figure, left + place * (wide + gap), bottom, wide, height)
         own = levels[(levels["a"] == pair["a"]) & (levels["b"] == pair["b"])].set_index("level")
         for y, name in enumerate(names):
             if name in own.index:
                 row = own.loc[name]
-                ax.plot([row["low"], row["high"]], [y, y], color=figures.OOD, linewidth=1.2)
-                ax.plot([row["r"]], [y], color=figures.OOD, marker="o", markersize=3.5, linestyle="")
+                ax.plot([row["low"], row["high"]], [y, y], color=canvas.OOD, linewidth=1.2)
+                ax.plot([row["r"]], [y], color=canvas.OOD, marker="o", markersize=3.5, linestyle="")
         new = len(names)
-        ax.plot([pair["predicted_low"], pair["predicted_high"]], [new, new], color=figures.IN_DOMAIN, linewidth=2.2)
-        ax.axvline(0, color=figures.MUTED, linewidth=0.8, zorder=1)
+        ax.plot([pair["predicted_low"], pair["predicted_high"]], [new, new], color=canvas.IN_DOMAIN, linewidth=2.2)
+        ax.axvline(0, color=canvas.MUTED, linewidth=0.8, zorder=1)
         ax.set(xlim=(-1.02, 1.02), ylim=(len(names) + 0.5, -0.5))
         ax.set_xticks([-1, 0, 1], ["−1", "0", "1"])
-        ax.set_yticks(range(len(names) + 1), [figures.short(n) for n in [*names, "a new one"]] if not place else [])
-        ax.tick_params(length=0, labelsize=8, labelcolor=figures.INK)
-        ax.grid(axis="x", color=figures.GRID, linewidth=0.6)
-        ax.set_title(f"{figures.short(pair['a'])}\n{figures.short(pair['b'])}", fontsize=7.5, parse_math=False)
+        ax.set_yticks(range(len(names) + 1), [canvas.short(n) for n in [*names, "a new one"]] if not place else [])
+        ax.tick_params(length=0, labelsize=8, labelcolor=canvas.INK)
+        ax.grid(axis="x", color=canvas.GRID, linewidth=0.6)
+        ax.set_title(f"{canvas.short(pair['a'])}\n{canvas.short(pair['b'])}", fontsize=7.5, parse_math=False)
     return figure
 
 
@@ -271,7 +360,7 @@ def plot_specifications(answer: Answer) -> list[tuple[Figure, str]]:
         own = table[(table[keys].astype(str) == [str(row[k]) for k in keys]).all(axis=1) & table["r"].notna()]
         if len(own) < 2:
             continue
-        with figures.style():
+        with canvas.style():
             figure = _draw_specifications(own.sort_values("r", kind="stable").reset_index(drop=True))
         told = ", ".join([*(str(row[name]) for name in by), f"{row['a']} and {row['b']}"])
         drawn.append((figure, f"Specification curve of {told}: r under every choice, sorted; dots say which choice."))
@@ -285,29 +374,29 @@ def _draw_specifications(rows: pd.DataFrame) -> Figure:
         if rows[name].nunique() > 1
         for value in rows[name].unique()
     ]
-    left = max(figures._width(label, 7.5) for label, _ in [*choices, ("r", None)]) + 0.2
+    left = max(canvas.width_of(label, 7.5) for label, _ in [*choices, ("r", None)]) + 0.2
     wide, curve, line = max(2.5, 0.07 * len(rows)), 1.3, 0.15
     below = line * len(choices)
     figure = Figure(figsize=(left + wide + 0.1, curve + below + 0.55))
-    ax = figures.axes_at(figure, left, below + 0.15, wide, curve)
-    clear = (rows["p_holm"] < figures.SIGNIFICANT).to_numpy()
+    ax = canvas.axes_at(figure, left, below + 0.15, wide, curve)
+    clear = (rows["p_holm"] < canvas.SIGNIFICANT).to_numpy()
     for x, row in enumerate(rows.to_dict("records")):
-        colour = figures.IN_DOMAIN if row["default"] else figures.OOD if clear[x] else figures.MUTED
+        colour = canvas.IN_DOMAIN if row["default"] else canvas.OOD if clear[x] else canvas.MUTED
         ax.plot([x, x], [row["low"], row["high"]], color=colour, linewidth=1.0)
         ax.plot([x], [row["r"]], color=colour, marker="s" if row["default"] else "o", markersize=3.2, linestyle="")
-    ax.axhline(0, color=figures.MUTED, linewidth=0.8, zorder=1)
-    ax.set(xlim=(-1, len(rows)), xticks=[], ylim=figures._limits([*rows["low"].dropna(), *rows["high"].dropna(), 0.0]))
+    ax.axhline(0, color=canvas.MUTED, linewidth=0.8, zorder=1)
+    ax.set(xlim=(-1, len(rows)), xticks=[], ylim=canvas.limits([*rows["low"].dropna(), *rows["high"].dropna(), 0.0]))
     ax.set_title(f"{rows['a'].iloc[0]} ~ {rows['b'].iloc[0]}", fontsize=8, loc="left", parse_math=False)
-    ax.tick_params(axis="y", labelsize=7.5, labelcolor=figures.INK)
+    ax.tick_params(axis="y", labelsize=7.5, labelcolor=canvas.INK)
     if not choices:
         return figure
-    grid = figures.axes_at(figure, left, 0.05, wide, below)
+    grid = canvas.axes_at(figure, left, 0.05, wide, below)
     for y, (_, chosen) in enumerate(choices):
         places = np.flatnonzero(chosen.to_numpy())
-        grid.plot(places, np.full(len(places), y), color=figures.INK, marker="|", markersize=4, linestyle="")
+        grid.plot(places, np.full(len(places), y), color=canvas.INK, marker="|", markersize=4, linestyle="")
     grid.set(xlim=(-1, len(rows)), ylim=(len(choices) - 0.5, -0.5), xticks=[])
     grid.set_yticks(range(len(choices)), [label for label, _ in choices], parse_math=False)
-    grid.tick_params(length=0, labelsize=7.5, labelcolor=figures.INK)
+    grid.tick_params(length=0, labelsize=7.5, labelcolor=canvas.INK)
     for spine in grid.spines.values():
         spine.set_visible(False)
     return figure

@@ -18,7 +18,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from oodles.outputs import begins_with, check_target, write_aside
-from oodles.show import answers, data, figures, overview, scatter, tables
+from oodles.show import answers, data, figures, groups, heatmap, overview, scatter, tables
 from oodles.show.latex import fitted
 from oodles.show.tables import Cell, Column, Sheet
 from oodles.stats.analysis import SEPARATOR, Analysis
@@ -26,7 +26,7 @@ from oodles.stats.longtable import disarmed
 from oodles.stats.series import grouped
 from oodles.stats.verdict import Verdict
 
-TEXT = 6.3  # inches, the text width of the ACL style
+TEXT, COLUMN = 6.3, 3.03  # inches, the widths of the ACL style
 FORMATS = ("pdf", "svg", "png")
 MARK = "% made by oodles"  # the first line of README.tex, by which a folder of assets is known
 EMBEDDED: dict[Any, Any] = {
@@ -120,16 +120,18 @@ def _figures(analysis: Analysis) -> Iterator[tuple[str, Figure]]:
         if len(analysis.verdicts) > 1:
             yield f"overview-{way}", overview.plot_overview(result, within=way, width=TEXT)
     for verdict, end in _places(analysis.verdicts):
-        own = figures.of_group(result.table, verdict.group)
+        own = groups.of_group(result.table, verdict.group)
         for way in dict.fromkeys(own["within"]):
-            yield f"correlations-{way}{end}", figures.plot_correlations(result, group=verdict.group, within=way)
+            yield f"correlations-{way}{end}", heatmap.plot_correlations(result, group=verdict.group, within=way)
+            narrow = heatmap.plot_correlations(result, group=verdict.group, within=way, width=COLUMN)
+            yield f"correlations-{way}-column{end}", narrow
             yield f"network-{way}{end}", overview.plot_network(result, group=verdict.group, within=way)
         if len(table) and table["step"].nunique() > 1:
             yield f"accuracy-by-step{end}", figures.plot_trajectories(table, group=verdict.group, metric=metric)
-        changed = figures.of_group(analysis.changes, verdict.group)
+        changed = groups.of_group(analysis.changes, verdict.group)
         if len(changed) and changed["change"].notna().any():
             yield f"changes{end}", figures.plot_changes(analysis.changes, group=verdict.group)
-        if len(table) and len(figures.of_group(result.residuals, verdict.group)):
+        if len(table) and len(groups.of_group(result.residuals, verdict.group)):
             yield f"fits{end}", scatter.plot_fits(result, table, group=verdict.group)
     for answer in analysis.answers.values():
         for i, (figure, _) in enumerate(answers.plot_answer(answer)):
@@ -143,11 +145,11 @@ def _sheets(analysis: Analysis) -> Iterator[tuple[str, Sheet]]:
         for way in dict.fromkeys(result.table["within"]):
             yield f"sign-agreement-{way}", agreement_sheet(result.table, str(way))
     for verdict, end in _places(analysis.verdicts):
-        for way in dict.fromkeys(figures.of_group(result.table, verdict.group)["within"]):
+        for way in dict.fromkeys(groups.of_group(result.table, verdict.group)["within"]):
             yield f"pairs-{way}{end}", tables.pairs_sheet(result, group=verdict.group, within=str(way))
-        if len(figures.of_group(analysis.changes, verdict.group)):
+        if len(groups.of_group(analysis.changes, verdict.group)):
             yield f"final-accuracy{end}", tables.changes_sheet(analysis.changes, group=verdict.group)
-        if len(figures.of_group(result.fits, verdict.group)):
+        if len(groups.of_group(result.fits, verdict.group)):
             yield f"r2{end}", tables.fits_sheet(result.fits, group=verdict.group)
     for answer in analysis.answers.values():
         sheet = answers.answer_sheet(answer, brief=True)
@@ -157,7 +159,7 @@ def _sheets(analysis: Analysis) -> Iterator[tuple[str, Sheet]]:
 
 def agreement_sheet(pairs: pd.DataFrame, within: str) -> Sheet:
     """In how many pairs of test sets two groups have the same sign."""
-    by = figures.columns_before(pairs, "a")
+    by = groups.columns_before(pairs, "a")
     rows = pairs[(pairs["within"] == within) & pairs["r"].notna()]
     found = {", ".join(group.values()): own.set_index(["a", "b"])["r"] for group, own in grouped(rows, by)}
     columns = [Column(title="group", number=False), Column(title="group", number=False)]

@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from oodles.show.figures import label_of
+from oodles.show.groups import label_of
 from oodles.stats.analysis import Analysis
-from oodles.stats.longtable import chance_level, disarmed
+from oodles.stats.longtable import chance_level
 from oodles.stats.series import grouped
-from oodles.stats.stability import read_size
+from oodles.stats.stability import read_size, split_tags
 from oodles.stats.verdict import DUE, WAYS, Verdict
 
 DIGITS = 10
@@ -40,11 +40,21 @@ def page_data(analysis: Analysis, verdicts: Sequence[Verdict], *, answer: str | 
         "due": DUE,
         "groups": [_group(verdict) for verdict in verdicts],
         "sets": list(dict.fromkeys([*result.table["a"], *result.table["b"]])),
+        "kinds": kinds_of(analysis.long_table),
         "tables": {name: encoded(frame) for name, frame in tables_of(analysis).items()},
     }
     if with_table:
         found |= _Scores.of(analysis, metric).told(verdicts)
     return as_json(found)
+
+
+def kinds_of(table: pd.DataFrame) -> dict[str, list[str]]:
+    """The kinds of shift of every test set that has some."""
+    if "tags" not in table.columns:
+        return {}
+    first = table.drop_duplicates("test_set")
+    told = {str(name): split_tags(tags) for name, tags in zip(first["test_set"], first["tags"], strict=True)}
+    return {name: kinds for name, kinds in told.items() if kinds}
 
 
 def tables_of(analysis: Analysis) -> dict[str, pd.DataFrame]:
@@ -73,7 +83,7 @@ def _column(column: pd.Series[Any]) -> dict[str, Any]:
     if pd.api.types.is_numeric_dtype(column):
         return {"values": [_number(value, DIGITS) for value in column.to_numpy(float)]}
     texts = pd.Series(["; ".join(c) if isinstance(c, list | tuple | np.ndarray) else _text(c) for c in column])
-    codes, levels = pd.factorize(disarmed(texts))
+    codes, levels = pd.factorize(texts)
     return {"levels": [str(level) for level in levels], "codes": codes.tolist()}
 
 
@@ -166,13 +176,14 @@ def _by_run(
 ) -> dict[str, list[list[float | int | None] | None]]:
     """By test set, or metric: for every run its values at its steps."""
     places = {name: i for i, name in enumerate(names)}
+    at: dict[tuple[str, str], dict[Any, float]] = {}
+    for name, run, step, score in zip(*(rows[c].tolist() for c in (key, "run", "step", value)), strict=True):
+        at.setdefault((str(name), str(run)), {})[step] = score
     found: dict[str, list[list[float | int | None] | None]] = {}
-    for (name, run), own in rows.groupby([key, "run"], observed=True, sort=False):
-        if str(run) not in places:
-            continue
-        at = dict(zip(own["step"], own[value], strict=True))
-        of = found.setdefault(str(name), [None] * len(places))
-        of[places[str(run)]] = [_rounded(at.get(step)) for step in grids[str(run)]]
+    for (name, run), own in at.items():
+        if run in places:
+            of = found.setdefault(name, [None] * len(places))
+            of[places[run]] = [_rounded(own.get(step)) for step in grids[run]]
     return found
 
 

@@ -1,248 +1,28 @@
-"""Results -> matplotlib figures. Nothing is written to disk and no statistic is computed here.
+"""Scores over the steps and their changes as matplotlib figures. Nothing is written to disk, no statistic is computed.
 
->>> from oodles.show.figures import plot_correlations
->>> plot_correlations(result).savefig("correlations.pdf")  # doctest: +SKIP
-
-Every figure is read in grey as well as in colour: signs are printed, lines differ in dash and
-width, and marks stand beside the numbers they qualify.
+>>> from oodles.show.figures import plot_trajectories
+>>> plot_trajectories(table).savefig("trajectories.pdf")  # doctest: +SKIP
 """
 
 from __future__ import annotations
 
 import math
-import re
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import matplotlib
-import matplotlib.style
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
 from oodles.errors import DataError
+from oodles.show.canvas import GRID, IN_DOMAIN, INK, MUTED, OOD, SHARE, axes_at, limits, short, style, width_of
+from oodles.show.groups import Group, columns_before, one_group
 from oodles.show.numbers import signed
 from oodles.stats.longtable import chance_level
-from oodles.stats.series import grouped
-
-if TYPE_CHECKING:
-    from oodles.stats.correlate import PartialCorrelations
-
-Group = Mapping[str, Any]
-
-# Okabe and Ito's colours: told apart by all common kinds of colour vision. The report swaps these
-# exact values for its own in dark mode, so no other part of a figure may use them.
-INK, MUTED, GRID = "#1d2126", "#68707a", "#dde1e6"
-OOD, IN_DOMAIN, SHARE = "#0072b2", "#d55e00", "#00825f"
-PALETTE = "RdBu"  # blue: the two sets rise together; red: one rises where the other falls
-HATCH = "#7d858f"  # on cells, which keep their colours in dark mode
-SIGNIFICANT = 0.05  # of the p-value after Holm
-LONGEST_NAME = 26
-WITHIN = {
-    "pooled": "pooled (one fit over all runs)",
-    "run": "run (a level of its own for each run)",
-    "separate": "separate (one fit per run)",
-}
-
-
-@contextmanager
-def style() -> Iterator[None]:
-    """The same look whatever the user's matplotlibrc says."""
-    ours = {
-        "font.size": 8,
-        "font.family": "sans-serif",
-        "text.color": INK,
-        "axes.labelcolor": INK,
-        "axes.edgecolor": MUTED,
-        "axes.linewidth": 0.6,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "hatch.linewidth": 0.5,
-    }
-    with matplotlib.style.context(["default", ours]):
-        yield
-
-
-# correlations
-
-
-def plot_correlations(result: PartialCorrelations, *, group: Group | None = None, within: str | None = None) -> Figure:
-    """Heatmap of the partial correlations between OOD test sets.
-
-    Parameters
-    ----------
-    result
-        What `partial_correlations` returned.
-    group
-        Show this group only, e.g. ``{"model": "opt-125m", "train_set": "mnli"}``; all of them by default,
-        a row of panels each.
-    within
-        Show this kind of fit only (`pooled`, `run` or `separate`); all of them by default, side by side.
-
-    Notes
-    -----
-    The colour scale is fixed to -1..1, so that figures can be compared. ``*``: clear, as the verdict counts it;
-    ``°``: descriptive, no p-value; hatched: the pair has a caveat of its own; ``†`` beside a title: all
-    its pairs share a caveat. Small numbers are the interval.
-    """
-    table = of_group(result.table, group)
-    if within is not None:
-        table = table[table["within"] == within]
-    if table.empty:
-        raise DataError(f"nothing to plot: the result holds no pair for group={group}, within={within}")
-    panels = _panels(table, columns_before(result.table, "a"))
-    with style():
-        return _draw_heatmaps(panels)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Panel:
-    """One heatmap: a group and a kind of fit."""
-
-    title: str
-    row: int
-    column: int
-    names: list[str]
-    pairs: pd.DataFrame
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        return [{str(k): v for k, v in pair.items()} for pair in self.pairs.to_dict("records")]
-
-    @property
-    def shared(self) -> set[str]:
-        """Kinds of caveat that every pair has; marking each cell with them would mark nothing."""
-        return set.intersection(*(_kinds(pair) for pair in self.records))
-
-
-def _kinds(pair: Mapping[str, Any]) -> set[str]:
-    """Caveats without their numbers and names: the same trouble in another pair is the same kind."""
-    plain = set()
-    for caveat in pair["caveats"]:
-        text = str(caveat)
-        for name in (pair["a"], pair["b"]):
-            text = text.removeprefix(f"{name}: ")
-        plain.add(re.sub(r"\d+(\.\d+)?", "#", text).partition(": ")[0])
-    return plain
-
-
-def _panels(table: pd.DataFrame, by: Sequence[str]) -> list[_Panel]:
-    """Groups down, kinds of fit across."""
-    withins = list(dict.fromkeys(table["within"]))
-    groups = list(grouped(table, by))
-    panels = []
-    for row, (group, pairs) in enumerate(groups):
-        names = list(dict.fromkeys([*pairs["a"], *pairs["b"]]))
-        for column, kind in enumerate(withins):
-            chosen = pairs[pairs["within"] == kind]
-            if chosen.empty:
-                continue
-            words = WITHIN.get(kind, kind)
-            title = words if len(groups) == 1 else f"{label_of(group)} · {words}"
-            panels.append(_Panel(title=title, row=row, column=column, names=names, pairs=chosen))
-    return panels
-
-
-def _draw_heatmaps(panels: Sequence[_Panel]) -> Figure:
-    """Lay the panels out in inches: a cell has the same size wherever it stands."""
-    most = max(len(p.names) for p in panels) - 1
-    cell = 0.66 if most <= 7 else 0.5 if most <= 14 else 0.37
-    label = max(_width(short(n), 8) for p in panels for n in p.names)
-    across, down = max(p.column for p in panels) + 1, max(p.row for p in panels) + 1
-    left, bottom, top = label + 0.15, 0.66 * label + 0.16, 0.4
-    title = max(_width(p.title, 9.5) for p in panels)
-    width, height = left + max(cell * most + 0.2, title), top + cell * most + bottom
-    key = 0.62
-    figure = Figure(figsize=(max(across * width, 3.6), down * height + key))
-    for panel in panels:
-        size = cell * (len(panel.names) - 1)
-        x = panel.column * width + left
-        y = key + (down - 1 - panel.row) * height + bottom + cell * most - size
-        _draw_heatmap(axes_at(figure, x, y, size, size), panel, intervals=cell > 0.6)
-    _draw_key(figure, panels)
-    return figure
-
-
-def _draw_heatmap(ax: Axes, panel: _Panel, *, intervals: bool) -> None:
-    """The lower triangle: the diagonal and its mirror image say nothing new."""
-    names, n = panel.names, len(panel.names) - 1
-    place, shared = {name: i for i, name in enumerate(names)}, panel.shared
-    ax.set(xlim=(-0.5, n - 0.5), ylim=(n + 0.5, 0.5))
-    for pair in panel.records:
-        column, row = sorted((place[pair["a"]], place[pair["b"]]))
-        _draw_cell(ax, column, row, pair, hatched=bool(_kinds(pair) - shared), intervals=intervals)
-    ax.set_xticks(range(n), [short(x) for x in names[:-1]], rotation=40, ha="right", va="top", parse_math=False)
-    ax.set_yticks(range(1, n + 1), [short(x) for x in names[1:]], parse_math=False)
-    ax.tick_params(length=0, labelsize=8, labelcolor=INK, pad=3)
-    ax.spines[:].set_visible(False)
-    ax.set_title(panel.title + (" †" if shared else ""), fontsize=9.5, loc="left", pad=8, parse_math=False)
-
-
-def _draw_cell(ax: Axes, column: int, row: int, pair: Mapping[str, Any], *, hatched: bool, intervals: bool) -> None:
-    r = float(pair["r"])
-    known = math.isfinite(r)
-    colour = matplotlib.colormaps[PALETTE]((r + 1) / 2) if known else (0.93, 0.93, 0.93, 1.0)
-    corner = (column - 0.5, row - 0.5)
-    ax.add_patch(Rectangle(corner, 1, 1, facecolor=colour, edgecolor="white", linewidth=1.2))
-    if hatched:
-        ax.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=HATCH, linewidth=0, hatch="////"))
-    ink = "#ffffff" if _luminance(colour) < 0.19 else "#16191d"
-    text = signed(r) + _mark(pair)
-    shown = intervals and math.isfinite(float(pair["low"]))
-    big = {True: 8.5, False: 6.2}[intervals]
-    weight = "bold" if "*" in text else "normal"
-    ax.text(column, row - 0.1 * shown, text, ha="center", va="center", color=ink, fontsize=big, fontweight=weight)
-    if shown:
-        interval = f"[{_tight(pair['low'])}, {_tight(pair['high'])}]"
-        ax.text(column, row + 0.22, interval, ha="center", va="center", color=ink, fontsize=5.6)
-
-
-def _draw_key(figure: Figure, panels: Sequence[_Panel]) -> None:
-    """The colour scale and the marks that occur."""
-    width = figure.get_figwidth()
-    bar = axes_at(figure, 0.15, 0.3, 1.25, 0.11)
-    for i, r in enumerate(np.linspace(-1, 1, 41)):
-        bar.add_patch(Rectangle((i, 0), 1.2, 1, facecolor=matplotlib.colormaps[PALETTE]((r + 1) / 2), linewidth=0))
-    bar.set(xlim=(0, 41), ylim=(0, 1))
-    bar.set_xticks([0.5, 20.5, 40.5], ["−1", "0", "+1"])
-    bar.set_yticks([])
-    bar.tick_params(length=0, labelsize=6.5, pad=1.5, labelcolor=INK)
-    bar.spines[:].set_visible(False)
-    text = "\n".join(_marks_that_occur(panels))
-    figure.text(1.6 / width, 0.36 / figure.get_figheight(), text, fontsize=6.5, va="center", linespacing=1.35)
-
-
-def _marks_that_occur(panels: Sequence[_Panel]) -> list[str]:
-    marks = {"* clear: p < .05, adjusted": False, "° descriptive: no p-value": False}
-    hatched, shared = False, False
-    for panel in panels:
-        common, pairs = panel.shared, panel.records
-        marks["* clear: p < .05, adjusted"] |= any(_mark(pair) == "*" for pair in pairs)
-        marks["° descriptive: no p-value"] |= any(_descriptive(pair) for pair in pairs)
-        hatched |= any(_kinds(pair) - common for pair in pairs)
-        shared |= bool(common)
-    marks |= {"hatched: see its caveat": hatched, "† all pairs: see caveats": shared}
-    return [text for text, occurs in marks.items() if occurs]
-
-
-def _mark(pair: Mapping[str, Any]) -> str:
-    if _descriptive(pair):
-        return "°"
-    clear = pair.get("clear", float(pair["p_holm"]) < SIGNIFICANT)  # as the verdict counts it
-    return "*" if clear else ""
-
-
-def _descriptive(pair: Mapping[str, Any]) -> bool:
-    """An estimate without a test: too few runs for one."""
-    return math.isfinite(float(pair["r"])) and math.isnan(float(pair["p_val"]))
-
 
 # trajectories
 
@@ -278,13 +58,13 @@ def plot_trajectories(
     curves = _Curves(rows=rows)
     names = curves.pick(test_sets)
     chance = {name: chance_level(table, name, metric) for name in names}
-    limits = _limits([*rows["value"], *chance.values()])
+    span = limits([*rows["value"], *chance.values()])
     with style():
         figure, axes = _small_multiples(names, steps=rows["step"], ylabel=metric.replace("_", " "), bare=bare)
         for name, ax in axes.items():
             _draw_reference(ax, chance[name])
             _draw_curves(ax, curves, name, OOD)
-            ax.set_ylim(limits)
+            ax.set_ylim(span)
         if not bare:
             known = any(math.isfinite(c) for c in chance.values())
             _draw_legend(figure, colour=OOD, curves=curves, reference="chance" if known else None)
@@ -473,7 +253,7 @@ def by_change(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _draw_changes(rows: Sequence[Mapping[Any, Any]]) -> Figure:
-    label = max(_width(short(r["test_set"]), 8.5) for r in rows)
+    label = max(width_of(short(r["test_set"]), 8.5) for r in rows)
     left, plot, numbers, line, bottom, top = label + 0.15, 2.2, 1.5, 0.27, 0.5, 0.12
     height = line * len(rows)
     figure = Figure(figsize=(left + plot + numbers, top + height + bottom))
@@ -510,39 +290,6 @@ def _draw_change(ax: Axes, y: int, row: Mapping[Any, Any]) -> None:
 # helpers
 
 
-def columns_before(frame: pd.DataFrame, column: str) -> list[str]:
-    """The columns that name a group: whatever stands before a result's own first column."""
-    names = [str(c) for c in frame.columns]
-    return names[: names.index(column)]
-
-
-def label_of(group: Group) -> str:
-    """A group in words: `opt-125m, trained on mnli`."""
-    before = {"model": "", "train_set": "trained on "}
-    return ", ".join(f"{before.get(k, k.replace('_', ' ') + ' ')}{v}" for k, v in group.items())
-
-
-def of_group(frame: pd.DataFrame, group: Group | None) -> pd.DataFrame:
-    """The rows of a group; all of them if there is none. Names are compared as the analysis writes them."""
-    if not group:
-        return frame
-    for column in group:
-        if column not in frame:
-            raise DataError(f"group names the column '{column}', which the table lacks")
-    wanted = {column: str(value) for column, value in group.items()}
-    return next((rows for names, rows in grouped(frame, list(group)) if names == wanted), frame[:0])
-
-
-def one_group(frame: pd.DataFrame, group: Group | None, by: Iterable[str] = ("model", "train_set")) -> pd.DataFrame:
-    """The rows of the group; a mean over several models says nothing, so it is never drawn unasked."""
-    if group is None:
-        several = [c for c in by if c in frame and frame[c].nunique(dropna=False) > 1]
-        if several:
-            choose = f"group={{{several[0]!r}: ...}}"
-            raise DataError(f"the table holds several groups ({', '.join(several)}); pass {choose}")
-    return of_group(frame, group)
-
-
 def _of_metric(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     rows = table[table["metric"] == metric] if "metric" in table else table if metric == "accuracy" else table[:0]
     if rows.empty:
@@ -554,36 +301,3 @@ def _of_metric(table: pd.DataFrame, metric: str) -> pd.DataFrame:
 def _answers(table: pd.DataFrame) -> list[str]:
     metrics = dict.fromkeys(str(m) for m in table["metric"]) if "metric" in table else {}
     return [m.removeprefix("share:") for m in metrics if m.startswith("share:")]
-
-
-def _limits(values: Iterable[float]) -> tuple[float, float]:
-    """A common vertical range in whole tenths."""
-    finite = [float(v) for v in values if math.isfinite(v)] or [0.0, 1.0]
-    return math.floor(min(finite) * 10 - 0.2) / 10, math.ceil(max(finite) * 10 + 0.2) / 10
-
-
-def axes_at(figure: Figure, x: float, y: float, width: float, height: float) -> Axes:
-    """Axes placed in inches from the lower left."""
-    w, h = figure.get_size_inches()
-    return figure.add_axes((x / w, y / h, width / w, height / h))
-
-
-def _tight(value: float) -> str:
-    return signed(value).replace("0.", ".")
-
-
-def short(name: object) -> str:
-    text = " ".join(str(name).split())
-    return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
-
-
-def _width(text: str, size: float) -> float:
-    """Inches, roughly; measuring needs a font that holds every character, which nobody has."""
-    ems = sum(1.0 if unicodedata.east_asian_width(c) in "WF" else 0.6 for c in text)
-    return ems * size / 72
-
-
-def _luminance(colour: Sequence[float]) -> float:
-    """Relative luminance as the web's contrast rules define it."""
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3])
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -18,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from oodles.errors import DataError
-from oodles.show import figures
+from oodles.show import canvas, groups, heatmap
 from oodles.show.numbers import signed
 from oodles.stats.series import grouped
 
@@ -43,15 +42,15 @@ def plot_overview(result: PartialCorrelations, *, within: str | None = None, wid
 
     Notes
     -----
-    Marks are those of `plot_correlations`. Colours fade where the interval covers 0; a cell without an estimate is
-    hatched.
+    Marks are those of `plot_correlations`. Colours fade where a pair cannot be told from no relation; a cell without an
+    estimate is hatched.
     """
     rows = of_way(result, within)
-    by = figures.columns_before(result.table, "a")
-    groups = [(figures.label_of(group) or "all runs", own) for group, own in grouped(rows, by)]
+    by = groups.columns_before(result.table, "a")
+    found = [(groups.label_of(group) or "all runs", own) for group, own in grouped(rows, by)]
     order = by_agreement(rows)
-    with figures.style():
-        return _draw(groups, order, width)
+    with canvas.style():
+        return _draw(found, order, width)
 
 
 def of_way(result: PartialCorrelations, within: str | None) -> pd.DataFrame:
@@ -70,49 +69,42 @@ def by_agreement(rows: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def _draw(groups: Sequence[tuple[str, pd.DataFrame]], order: Sequence[tuple[str, str]], width: float | None) -> Figure:
-    labels = [f"{figures.short(a)} ~ {figures.short(b)}" for a, b in order]
-    left = max(figures._width(label, 6.5) for label in labels) * 0.92 + 0.1
-    top = 0.62 * max(figures._width(figures.short(label), 7) for label, _ in groups) + 0.18
+    labels = [f"{canvas.short(a)} ~ {canvas.short(b)}" for a, b in order]
+    left = max(canvas.width_of(label, 6.5) for label in labels) * 0.92 + 0.1
+    top = 0.62 * max(canvas.width_of(canvas.short(label), 7) for label, _ in groups) + 0.18
     room = 0.42 * len(groups) if width is None else max(width - left - 0.1, 1.0)
     cell, line, key = room / len(groups), 0.19, 0.42
     figure = Figure(figsize=(max(left + room + 0.1, 3.0), top + line * len(order) + key))
-    ax = figures.axes_at(figure, left, key, room, line * len(order))
+    ax = canvas.axes_at(figure, left, key, room, line * len(order))
     ax.set(xlim=(-0.5, len(groups) - 0.5), ylim=(len(order) - 0.5, -0.5))
     place = {pair: y for y, pair in enumerate(order)}
     for x, (_, own) in enumerate(groups):
         for pair in own.to_dict("records"):
             _draw_cell(ax, x, place[pair["a"], pair["b"]], pair, text=cell > 0.33)
-    ax.set_xticks(range(len(groups)), [figures.short(label) for label, _ in groups], rotation=40, ha="left")
+    ax.set_xticks(range(len(groups)), [canvas.short(label) for label, _ in groups], rotation=40, ha="left")
     for label in ax.get_xticklabels():
         label.set_parse_math(False)
     ax.xaxis.tick_top()
     ax.set_yticks(range(len(order)), labels, parse_math=False)
-    ax.tick_params(length=0, labelsize=6.5, labelcolor=figures.INK, pad=2)
+    ax.tick_params(length=0, labelsize=6.5, labelcolor=canvas.INK, pad=2)
     ax.spines[:].set_visible(False)
-    told = "* clear   ° no test   pale: 0 is not excluded   hatched: no estimate"
-    figure.text(0.06 / figure.get_figwidth(), 0.12 / figure.get_figheight(), told, fontsize=6.5, color=figures.MUTED)
+    told = f"* clear   ° no test   {heatmap.PALE}   hatched: no estimate"
+    figure.text(0.06 / figure.get_figwidth(), 0.12 / figure.get_figheight(), told, fontsize=6.5, color=canvas.MUTED)
     return figure
-
-
-def faded(pair: Mapping[Any, Any]) -> tuple[float, float, float]:
-    """The colour of a correlation, halfway to white where its interval covers 0."""
-    red, green, blue, _ = matplotlib.colormaps[figures.PALETTE]((float(pair["r"]) + 1) / 2)
-    low, high = float(pair["low"]), float(pair["high"])
-    settled = math.isfinite(low) and (low > 0 or high < 0)
-    share = 0.0 if settled else 0.55
-    return (red + share * (0.97 - red), green + share * (0.97 - green), blue + share * (0.97 - blue))
 
 
 def _draw_cell(ax: Axes, x: int, y: int, pair: Mapping[Any, Any], *, text: bool) -> None:
     corner = (x - 0.5, y - 0.5)
     if not math.isfinite(float(pair["r"])):
-        ax.add_patch(Rectangle(corner, 1, 1, facecolor="#f1f1f1", edgecolor=figures.HATCH, linewidth=0, hatch="////"))
+        ax.add_patch(
+            Rectangle(corner, 1, 1, facecolor=canvas.NOTHING, edgecolor=canvas.HATCH, linewidth=0, hatch="////")
+        )
         return
-    colour = faded(pair)
+    colour = canvas.colour_of(float(pair["r"]), pale=heatmap.pale(pair))
     ax.add_patch(Rectangle(corner, 1, 1, facecolor=colour, edgecolor="white", linewidth=0.8))
     if text:
-        ink = "#ffffff" if figures._luminance(colour) < 0.19 else "#16191d"
-        mark = figures._mark(pair)
+        ink = canvas.ink_on(colour)
+        mark = heatmap.mark_of(pair)
         weight = "bold" if mark == "*" else "normal"
         said = signed(float(pair["r"])).replace("0.", ".") + mark
         ax.text(x, y, said, ha="center", va="center", fontsize=5.8, color=ink, fontweight=weight)
@@ -121,7 +113,7 @@ def _draw_cell(ax: Axes, x: int, y: int, pair: Mapping[Any, Any], *, text: bool)
 def plot_network(
     result: PartialCorrelations,
     *,
-    group: figures.Group | None = None,
+    group: groups.Group | None = None,
     within: str | None = None,
     words: bool = False,
     width: float = 3.3,
@@ -141,11 +133,11 @@ def plot_network(
     width
         Inches.
     """
-    rows = figures.one_group(of_way(result, within), group, figures.columns_before(result.table, "a"))
+    rows = groups.one_group(of_way(result, within), group, groups.columns_before(result.table, "a"))
     names = list(dict.fromkeys([*rows["a"], *rows["b"]]))
     angle = 2 * np.pi * np.arange(len(names)) / len(names) - np.pi / 2
     at = {name: (float(np.cos(t)), float(-np.sin(t))) for name, t in zip(names, angle, strict=True)}
-    with figures.style():
+    with canvas.style():
         figure = Figure(figsize=(width, 0.82 * width))
         ax = figure.add_axes((0.0, 0.0, 1.0, 1.0))
         ax.set(xlim=(-1.75, 1.75), ylim=(-1.35, 1.35))
@@ -153,9 +145,9 @@ def plot_network(
         for pair in rows.to_dict("records"):
             _draw_link(ax, at, pair, words=words)
         for name, (x, y) in at.items():
-            ax.plot([x], [y], "o", color=figures.INK, markersize=4, gid="set")
+            ax.plot([x], [y], "o", color=canvas.INK, markersize=4, gid="set")
             side = "left" if x > 0.2 else "right" if x < -0.2 else "center"
-            ax.text(1.1 * x, 1.14 * y, figures.short(name), ha=side, va="center", fontsize=7, parse_math=False)
+            ax.text(1.1 * x, 1.14 * y, canvas.short(name), ha=side, va="center", fontsize=7, parse_math=False)
     return figure
 
 
@@ -163,7 +155,7 @@ def _draw_link(ax: Axes, at: Mapping[str, tuple[float, float]], pair: Mapping[An
     r, low, high = (float(pair[name]) for name in ("r", "low", "high"))
     if not math.isfinite(r) or abs(r) < SLIGHT or (words and NEGATIVE <= r <= STRONG):
         return
-    settled = math.isfinite(low) and (low > 0 or high < 0)
+    settled = canvas.excludes_zero(low, high)
     (x1, y1), (x2, y2) = at[pair["a"]], at[pair["b"]]
     colour = "#2166ac" if r > 0 else "#b2182b"
     line, alpha = ("-", 0.9) if settled else ((0, (4, 3)), 0.45)

@@ -28,7 +28,7 @@ from matplotlib.figure import Figure
 import oodles
 from oodles.errors import DataError
 from oodles.outputs import begins_with, check_target, write_aside
-from oodles.show import answers, data, figures, overview, scatter, tables, words
+from oodles.show import answers, canvas, card, data, figures, groups, heatmap, overview, scatter, tables, words
 from oodles.show.numbers import MISSING
 from oodles.stats.analysis import Analysis
 from oodles.stats.answers import Answer
@@ -146,6 +146,7 @@ class Section:
     anchor: str
     label: str
     verdict: str
+    points: tuple[str, ...]
     descriptive: bool
     caveats: list[str]
     change_figure: Markup | None
@@ -192,10 +193,11 @@ def _page(
             replace(section, caveats=[line for line in section.caveats if line not in common]) for section in sections
         ],
         "answers": [_further(drawer, further) for further in analysis.answers.values()],
-        "caveats": [*result.caveats, *(line for line in common if line not in result.caveats)],
+        "caveats": _by_group([*result.caveats, *(line for line in common if line not in result.caveats)], verdicts),
         "methods": words.methods(result.table, settings) if len(result.table) else "",
         "n_sets": len({*result.table["a"], *result.table["b"]}),
-        "data_card": None if checked is None else tables.sets_sheet(checked, metric),
+        "data_card": None if checked is None else card.sets_sheet(checked, metric),
+        "audit": card.audited(analysis.audit),
         "data": data.page_data(analysis, verdicts, answer=answer, with_table=checked is not None),
         "scripts": [_own_file(f"vendor/{name}.min.js") for name in ("d3", "plot")] if len(result.table) else [],
         "script": _own_file("templates/report.js"),
@@ -211,15 +213,36 @@ def _page(
 
 
 def _overall(analysis: Analysis, verdicts: Sequence[Verdict]) -> list[str]:
-    """Of several groups: the claim, a sentence for each of its strata, or what the groups say."""
+    """Of several groups: the claim, a sentence for each of its strata, or what the groups say.
+
+    Which pairs carry it is said where the claim has its own section.
+    """
     if len(verdicts) < 2:
         return []
-    return list(analysis.claim.sentences) if analysis.claim else [overall(verdicts)]
+    return list(analysis.claim.brief or analysis.claim.sentences) if analysis.claim else [overall(verdicts)]
 
 
 def _common(caveats: Sequence[Sequence[str]]) -> list[str]:
     """Caveats of every group, which are said once."""
     return [line for line in caveats[0] if all(line in other for other in caveats)] if caveats else []
+
+
+def _by_group(caveats: Sequence[str], verdicts: Sequence[Verdict]) -> list[str]:
+    """What is said of several groups is said once, with their number or names."""
+    names = [f"{', '.join(verdict.group.values())}: " for verdict in verdicts if verdict.group]
+    said: dict[str, list[str]] = {}
+    for caveat in caveats:
+        name = next((name for name in names if caveat.startswith(name)), "")
+        said.setdefault(caveat.removeprefix(name), []).append(name.removesuffix(": "))
+    return [_of_groups(text, groups, len(names)) for text, groups in said.items()]
+
+
+def _of_groups(text: str, groups: Sequence[str], every: int) -> str:
+    if groups == [""]:
+        return text
+    if len(groups) <= 2:
+        return f"{' and '.join(groups)}: {text}"
+    return f"every group: {text}" if len(groups) == every else f"{len(groups)} of {every} groups: {text}"
 
 
 def _own_file(name: str) -> Markup:
@@ -255,9 +278,9 @@ def _further(drawer: _Drawer, answer: Answer) -> Further:
 def _verdicts(analysis: Analysis) -> list[Verdict]:
     """A verdict for every group, those without a pair included."""
     said = list(analysis.verdicts)
-    by = figures.columns_before(analysis.changes, "test_set")
+    by = groups.columns_before(analysis.changes, "test_set")
     silent = [group for group, _ in grouped(analysis.changes, by) if all(group != v.group for v in said)]
-    return [*said, *(Verdict(group=g, n_runs=0, descriptive=False, sentence=NO_PAIR) for g in silent)]
+    return [*said, *(Verdict(group=g, n_runs=0, descriptive=False, sentence=NO_PAIR, short=NO_PAIR) for g in silent)]
 
 
 def _section(drawer: _Drawer, verdict: Verdict, number: int) -> Section:
@@ -269,8 +292,9 @@ def _section(drawer: _Drawer, verdict: Verdict, number: int) -> Section:
     one_step = len(pairs) > 0 and bool((pairs["n_steps"] == pairs["n_runs"]).all()) and verdict.n_runs > 1
     return Section(
         anchor=f"group-{number + 1}",
-        label=figures.label_of(group),
-        verdict=verdict.sentence,
+        label=groups.label_of(group),
+        verdict=verdict.short,
+        points=verdict.points,
         descriptive=verdict.descriptive,
         caveats=_caveats(pairs, changed, known=drawer.found.caveats),
         change_figure=drawer.changes_of(group) if moved and drawer.few else None,
@@ -375,7 +399,7 @@ class _Drawer:
         return len(self.found.residuals) > 0 and len(self.rows(self.found.residuals, group)) > 0
 
     def rows(self, frame: pd.DataFrame, group: Mapping[str, Any]) -> pd.DataFrame:
-        return figures.of_group(frame, group) if len(frame) else frame
+        return groups.of_group(frame, group) if len(frame) else frame
 
     def changes_of(self, group: Mapping[str, Any]) -> Markup:
         label = "Change from the first to the last step per test set, with intervals; the numbers are in the table."
@@ -386,7 +410,7 @@ class _Drawer:
         label = (
             f"Heatmap of the partial correlations of {pairs} pairs of OOD test sets, {kind}; the table has the numbers."
         )
-        return self._svg(figures.plot_correlations(self.found, group=group, within=kind), label)
+        return self._svg(heatmap.plot_correlations(self.found, group=group, within=kind), label)
 
     def cards(self, group: Mapping[str, Any]) -> Iterator[Card]:
         if self.table is None or not self.few:
@@ -420,12 +444,12 @@ class _Drawer:
 
 # Colours that follow the page from light to dark.
 _VARIABLES = {
-    figures.INK: "ink",
-    figures.MUTED: "muted",
-    figures.GRID: "grid",
-    figures.OOD: "ood",
-    figures.IN_DOMAIN: "in-domain",
-    figures.SHARE: "share",
+    canvas.INK: "ink",
+    canvas.MUTED: "muted",
+    canvas.GRID: "grid",
+    canvas.OOD: "ood",
+    canvas.IN_DOMAIN: "in-domain",
+    canvas.SHARE: "share",
 }
 
 
@@ -504,7 +528,7 @@ def _flat(mapping: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, A
 
 def _setting(key: str, value: Any) -> str:
     """No target modules named: those that the model's own attention has."""
-    return "the model's attention projections" if key == "lora.targets" and not value else _shown(value)
+    return "the model's attention projections" if key.endswith("lora targets") and not value else _shown(value)
 
 
 def _shown(value: Any) -> str:

@@ -16,20 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from oodles.errors import DataError, nearest
-from oodles.show.figures import (
-    GRID,
-    IN_DOMAIN,
-    INK,
-    MUTED,
-    OOD,
-    Group,
-    axes_at,
-    columns_before,
-    of_group,
-    one_group,
-    short,
-    style,
-)
+from oodles.show.canvas import GRID, IN_DOMAIN, INK, MUTED, OOD, axes_at, short, style
+from oodles.show.groups import Group, columns_before, of_group, one_group
 from oodles.show.numbers import signed
 
 if TYPE_CHECKING:

@@ -19,18 +19,14 @@ import pandas as pd
 
 from oodles.errors import DataError
 from oodles.show import words
+from oodles.show.groups import Group, columns_before, of_group
 from oodles.show.numbers import MISSING, p_value, signed
 from oodles.stats.cautions import raw_matters
-from oodles.stats.longtable import chance_level
-from oodles.stats.pairs import SIGNIFICANT
 from oodles.stats.resample import DESCRIPTIVE
-from oodles.stats.series import grouped
-from oodles.stats.verdict import Verdict
+from oodles.stats.verdict import Verdict, first_way, in_doubt
 
 if TYPE_CHECKING:
     from oodles.stats.correlate import PartialCorrelations
-
-Group = Mapping[str, Any]
 
 LONGEST_TABLE = 45  # rows that fit on a page; a longer table breaks over pages
 
@@ -141,8 +137,8 @@ def pairs_sheet(
 
     `full` has a row per pair and kind of fit and adds, where there are any, the plain p-value and the corrected r.
     """
-    by = _leading(result.table, "a")
-    rows = _of_group(result.table, group)
+    by = columns_before(result.table, "a")
+    rows = of_group(result.table, group)
     rows = rows if within is None else rows[rows["within"] == within]
     if rows.empty:
         raise DataError(f"nothing to show: the result holds no pair for group={group}, within={within}")
@@ -153,16 +149,23 @@ def pairs_sheet(
     counts = [c for c in ("n_runs", "n_steps") if rows[c].nunique(dropna=False) > 1]
     marks, notes = _footnotes(rows["caveats"], {*rows["a"], *rows["b"]})
     lines = []
-    for _, pair in rows.groupby([*several, "a", "b", *stacked], sort=False, dropna=False):
-        fits = {"" if full else fit["within"]: fit for fit in pair.to_dict("records")}
+    for fits in _fits_by_pair(rows, [*several, "a", "b", *stacked], full=full):
         first = next(iter(fits.values()))
-        cells = [_name(first[c]) for c in (*several, "a", "b", *stacked)]
+        cells = [name_cell(first[c]) for c in (*several, "a", "b", *stacked)]
         cells += [_pair_cell(fits.get(kind), field, marks) for kind in kinds for field in fields]
-        lines.append((*cells, *(_whole(first[c]) for c in counts)))
+        lines.append((*cells, *(number_cell(first[c]) for c in counts)))
     columns = [Column(title=_words(c), number=False) for c in (*several, "test_set", "test_set", *stacked)]
     columns += [Column(title=PAIR_TITLES[f], over=kind if len(kinds) > 1 else "") for kind in kinds for f in fields]
     columns += [Column(title={"n_runs": "runs", "n_steps": "points"}[c]) for c in counts]
     return Sheet(columns=tuple(columns), rows=tuple(lines), notes=(("", _pairs_note(rows, result.settings)), *notes))
+
+
+def _fits_by_pair(rows: pd.DataFrame, keys: Sequence[str], *, full: bool) -> list[dict[str, dict[Any, Any]]]:
+    """The fits of every pair by their kind; `full`: one fit each."""
+    found: dict[tuple[str, ...], dict[str, dict[Any, Any]]] = {}
+    for fit in rows.to_dict("records"):
+        found.setdefault(tuple(str(fit[key]) for key in keys), {})["" if full else fit["within"]] = fit
+    return list(found.values())
 
 
 PAIR_TITLES = {
@@ -238,18 +241,12 @@ def groups_sheet(result: PartialCorrelations, verdicts: Sequence[Verdict]) -> Sh
     columns += [Column(title=title) for title in (*titles, "runs")]
     lines = []
     for verdict in verdicts:
-        rows = _of_group(result.table, verdict.group) if len(result.table) else result.table
+        rows = of_group(result.table, verdict.group) if len(result.table) else result.table
         head = "Open, not tested" if verdict.descriptive else verdict.sentence.partition(":")[0]
         counts = told_counts(rows[rows["within"] == first_way(rows)]) if len(rows) else (0, 0, 0, 0)
         label = ", ".join(verdict.group.values()) or "all runs"
-        lines.append((_name(label), _name(head), *(_whole(n) for n in (*counts, verdict.n_runs))))
+        lines.append((name_cell(label), name_cell(head), *(number_cell(n) for n in (*counts, verdict.n_runs))))
     return Sheet(columns=tuple(columns), rows=tuple(lines), notes=())
-
-
-def first_way(rows: pd.DataFrame) -> str:
-    """The kind of fit that the verdict summarises."""
-    ways = [str(way) for way in dict.fromkeys(rows["within"])]
-    return "pooled" if "pooled" in ways else ways[0]
 
 
 def told_counts(pairs: pd.DataFrame) -> tuple[int, int, int, int]:
@@ -258,16 +255,15 @@ def told_counts(pairs: pd.DataFrame) -> tuple[int, int, int, int]:
     if (pairs["n_units"] < DESCRIPTIVE).all():
         return int((r > 0).sum()), int((r < 0).sum()), 0, int(r.isna().sum())
     clear = pairs["clear"].astype(bool)
-    plain = (pairs["p_holm"] < SIGNIFICANT) | (pairs["p_said"] < SIGNIFICANT)
-    doubt = ~clear & plain & (pairs["doubt"].astype(str) != "") & pairs["p_corrected"].notna()
+    doubt = pairs["doubt"].astype(str).where(in_doubt(pairs), "") != ""
     counts = (int((clear & (r > 0)).sum()), int((clear & (r < 0)).sum()), int(doubt.sum()))
     return *counts, len(pairs) - sum(counts)
 
 
 def changes_sheet(changes: pd.DataFrame, *, group: Group | None = None) -> Sheet:
     """A row per test set: first and last value, change and interval."""
-    by = _leading(changes, "test_set")
-    rows = _of_group(changes, group)
+    by = columns_before(changes, "test_set")
+    rows = of_group(changes, group)
     if rows.empty:
         raise DataError(f"nothing to show: there is no change for group={group}")
     several = [c for c in by if rows[c].astype(str).nunique() > 1]
@@ -285,14 +281,14 @@ def _change_cells(
 ) -> tuple[Cell, ...]:
     noted = _noted(row["caveats"], marks)
     return (
-        *(_name(row[c]) for c in several),
-        _name(row["test_set"]),
-        _name({"in_domain": "in-domain", "ood": "OOD"}.get(row["role"], row["role"])),
+        *(name_cell(row[c]) for c in several),
+        name_cell(row["test_set"]),
+        name_cell({"in_domain": "in-domain", "ood": "OOD"}.get(row["role"], row["role"])),
         _plain(row["first"]),
         _plain(row["last"]),
         Cell(text=signed(row["change"]), order=float(row["change"]), marks=noted),
         _interval(row["low"], row["high"]),
-        *(_whole(row[c]) for c in counts),
+        *(number_cell(row[c]) for c in counts),
     )
 
 
@@ -311,30 +307,16 @@ def _at_step(rows: pd.DataFrame, which: str) -> str:
     return f"step {steps[0]:g}" if len(steps) == 1 else f"{which} step"
 
 
-def sets_sheet(table: pd.DataFrame, metric: str) -> Sheet:
-    """The data: a row per set, with its role, examples, score of guessing, and how many runs and steps scored it."""
-    rows = table[table["metric"] == metric]
-    columns = [Column(title=title, number=False) for title in ("test set", "role")]
-    columns += [Column(title=title) for title in ("examples", "chance", "runs", "steps")]
-    lines = []
-    for (name, role), own in rows.groupby(["test_set", "role"], sort=False, observed=True):
-        shown = {"in_domain": "in-domain", "ood": "OOD", "other": "not correlated"}.get(str(role), str(role))
-        size = own["n"].median() if "n" in own else math.nan
-        numbers = (size, chance_level(table, str(name), metric), own["run"].nunique(), own["step"].nunique())
-        lines.append((_name(name), _name(shown), *(_whole(n if pd.notna(n) else None) for n in numbers)))
-    return Sheet(columns=tuple(columns), rows=tuple(lines), notes=())
-
-
 FIT_TITLES = {"r2": "R²", "edf": "edf", "residual_sd": "residual sd", "reliability": "reliability"}
 
 
 def fits_sheet(fits: pd.DataFrame, *, group: Group | None = None) -> Sheet:
     """A row per test set and kind of fit: how much in-domain performance explains."""
-    rows = _of_group(fits, group)
+    rows = of_group(fits, group)
     shown = [c for c in FIT_TITLES if c in rows and rows[c].notna().any()]
     names = [c for c in ("test_set", "within") if c in rows]
     columns = [Column(title=_words(c), number=False) for c in names] + [Column(title=FIT_TITLES[c]) for c in shown]
-    lines = [(*(_name(row[c]) for c in names), *(_fit(row, c) for c in shown)) for row in rows.to_dict("records")]
+    lines = [(*(name_cell(row[c]) for c in names), *(_fit(row, c) for c in shown)) for row in rows.to_dict("records")]
     return Sheet(columns=tuple(columns), rows=tuple(lines), notes=())
 
 
@@ -414,7 +396,7 @@ def _plain(value: float) -> Cell:
     return Cell(text=f"{value:.3f}".replace("-", "−") if math.isfinite(value) else MISSING, order=float(value))
 
 
-def _whole(value: Any) -> Cell:
+def number_cell(value: Any) -> Cell:
     known = value is not None and math.isfinite(float(value))
     return Cell(text=f"{float(value):g}" if known else MISSING, order=float(value) if known else math.nan)
 
@@ -429,7 +411,7 @@ def _range(values: pd.Series[Any]) -> str:
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
-def _name(value: Any) -> Cell:
+def name_cell(value: Any) -> Cell:
     return Cell(text=str(value), order=str(value))
 
 
@@ -566,20 +548,3 @@ def escape_markdown(text: str) -> str:
 def _markdown_cell(cell: Cell) -> str:
     marks = f"<sup>{','.join(cell.marks)}</sup>" if cell.marks else ""
     return escape_markdown(cell.text) + marks
-
-
-# groups
-
-
-def _leading(frame: pd.DataFrame, column: str) -> list[str]:
-    """The columns that name a group: whatever stands before a result's own first column."""
-    names = [str(c) for c in frame.columns]
-    return names[: names.index(column)]
-
-
-def _of_group(frame: pd.DataFrame, group: Group | None) -> pd.DataFrame:
-    for column in group or ():
-        if column not in frame:
-            raise DataError(f"group names the column '{column}', which the table lacks")
-    wanted = {column: str(value) for column, value in (group or {}).items()}
-    return next((rows for names, rows in grouped(frame, list(wanted)) if names == wanted), frame[:0])

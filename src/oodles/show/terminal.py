@@ -9,17 +9,18 @@ from typing import Any
 import pandas as pd
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from oodles.errors import plain
 from oodles.show import answers
 from oodles.show.numbers import MISSING, p_value, signed
-from oodles.show.tables import caveat_lines, first_way, groups_sheet
+from oodles.show.tables import caveat_lines, groups_sheet
 from oodles.stats.analysis import Analysis
 from oodles.stats.cautions import raw_matters
 from oodles.stats.resample import DESCRIPTIVE
-from oodles.stats.verdict import DUE, WAYS, Verdict
+from oodles.stats.verdict import DUE, WAYS, Verdict, first_way, in_doubt
 
 CLEAREST = 8  # pairs that the terminal lists
 FEW_GROUPS = 3  # groups up to which each has a heatmap of its own
@@ -66,7 +67,7 @@ def _label(verdict: Verdict) -> str:
 
 def _sentence(sentence: str) -> Text:
     """The short answer in bold, its evidence after the colon."""
-    head, colon, rest = plain(sentence).partition(": ")
+    head, colon, rest = plain(sentence).partition(". " if sentence.startswith("Depends on ") else ": ")
     return Text.assemble((head, "bold"), colon, rest) if rest and len(head) < 60 else Text(plain(sentence))
 
 
@@ -125,7 +126,9 @@ def _agreement(found: Sequence[tuple[Verdict, pd.DataFrame]], pair: tuple[str, s
 def _print_group(verdict: Verdict, rows: pd.DataFrame, console: Console, *, several: bool) -> None:
     if several:
         console.print(Text(_label(verdict), style="bold underline"))
-    console.print(_sentence(verdict.sentence))
+    console.print(_sentence(verdict.short))
+    for point in verdict.points:
+        console.print(Padding(Text(f"- {plain(point)}"), (0, 0, 0, 1), expand=False))
     console.print()
     for way, pairs in rows.groupby("within", sort=False):
         _print_triangle(pairs, str(way), console)
@@ -186,7 +189,7 @@ def _print_clearest(rows: pd.DataFrame, console: Console) -> None:
     if known.empty:
         return
     away = [low if r > 0 else -high for r, low, high in zip(known["r"], known["low"], known["high"], strict=True)]
-    order = known.assign(away=away, size=known["r"].abs(), first=known["clear"].astype(bool))
+    order = known.assign(away=away, size=known["r"].abs(), first=known["clear"].astype(bool), in_doubt=in_doubt(known))
     order = order.sort_values(["first", "away", "size"], ascending=False, kind="stable")
     chosen = order.head(CLEAREST).to_dict("records")
     tested = any(row["n_units"] >= DESCRIPTIVE for row in chosen)
@@ -202,7 +205,7 @@ def _print_clearest(rows: pd.DataFrame, console: Console) -> None:
         table.add_row(*_pair_cells(row, ways=ways, raw=raw, tested=tested))
     console.print(table)
     left = f"{len(rows) - len(chosen)} more in --out and the report; " if len(rows) > len(chosen) else ""
-    doubted = dict.fromkeys(DUE[row["doubt"]] for row in chosen if tested and row["doubt"])
+    doubted = dict.fromkeys(DUE[row["doubt"]] for row in chosen if row["in_doubt"])
     told = "p as the verdict has it, adjusted; * clear" if tested else "no test: too few independent runs"
     told += f"; ? may be due to {' or '.join(doubted)}" if doubted else ""
     console.print(Text(left + told, style="dim"))
@@ -212,7 +215,7 @@ def _pair_cells(row: Mapping[Any, Any], *, ways: bool, raw: bool, tested: bool) 
     low, high = (_signed(row[end]) for end in ("low", "high"))
     cells = [f"{row['a']} ~ {row['b']}"]
     cells += [str(row["within"])] if ways else []
-    cells += [_signed(row["r"]) + ("*" if row["clear"] else "?" if tested and row["doubt"] else " ")]
+    cells += [_signed(row["r"]) + ("*" if row["clear"] else "?" if row["in_doubt"] else " ")]
     cells += [_signed(row["r_raw"])] if raw else []
     cells += [f"{low} to {high}" if math.isfinite(row["low"]) else MISSING]
     if tested:

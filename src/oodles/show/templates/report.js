@@ -4,11 +4,18 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
-  const tables = Object.fromEntries(Object.entries(data.tables).map(([name, columns]) => [name, decode(columns)]));
+  const places = new Map(data.groups.map((g, i) => [data.by.map((c) => g.of[c]).join("\u0000"), i]));
+  const groupOf = (row) => places.get(data.by.map((c) => String(row[c])).join("\u0000")) ?? -1;
+  const tables = {};  // rows of a table, made when they are first asked for
+  for (const [name, columns] of Object.entries(data.tables)) {
+    let rows = null;
+    Object.defineProperty(tables, name, { get: () => {
+      if (!rows) { rows = decode(columns); for (const row of rows) row.group = groupOf(row); }
+      return rows;
+    } });
+  }
   const pairs = tables.correlations || [];
   const ways = Object.keys(data.ways);
-  const groupOf = (row) => data.groups.findIndex((g) => data.by.every((c) => String(row[c]) === g.of[c]));
-  for (const row of pairs) row.group = groupOf(row);
   const names = [...new Map(pairs.map((p) => [key(p), [p.a, p.b]])).values()];
   const oneStep = !data.grids || data.grids.every((g) => g.length < 2);
   const level = `${+(100 * data.level).toPrecision(3)} %`;
@@ -35,6 +42,7 @@
   const plural = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
   const test = (p) => p.p_said !== undefined ? p.p_said : p.p_holm;
   const descriptive = (p) => known(p.r) && !known(p.p_val);
+  const unclear = (p) => descriptive(p) ? coversZero(p) : !p.clear;
   const coversZero = (p) => !known(p.low) || (p.low <= 0 && p.high >= 0);
   const mark = (p) => descriptive(p) ? "°" : p.clear ? "*" : "";
   const short = (text, most = 30) => text.length <= most ? text : text.slice(0, most - 1) + "…";
@@ -73,14 +81,14 @@
   }
   const shownGroups = () => d3.sort(data.groups.map((g, i) => i), (i) => data.groups[i].size ?? 0)
     .filter((i) => data.by.every((c) => !state.only[c] || data.groups[i].of[c] === state.only[c]));
-  const rowOf = (group, pair = state.pair, way = state.way) =>
-    pairs.find((p) => p.group === group && p.within === way && p.a === pair[0] && p.b === pair[1]);
+  const found = new Map(pairs.map((p) => [`${p.group}\u0000${p.within}\u0000${key(p)}`, p]));
+  const rowOf = (group, pair = state.pair, way = state.way) => found.get(`${group}\u0000${way}\u0000${pair[0]}\u0000${pair[1]}`);
 
   // drawing
   const RAMP = d3.interpolateRdBu;
   const mix = (r, p) => {
     const c = d3.rgb(RAMP((Math.max(-1, Math.min(1, r)) + 1) / 2));
-    return coversZero(p) ? d3.interpolateRgb(c, "#f7f7f7")(0.55) : String(c);  // fades where 0 is not excluded
+    return unclear(p) ? d3.interpolateRgb(c, "#f7f7f7")(0.55) : String(c);  // fades where nothing can be told
   };
   const ink = (fill) => { const c = d3.lab(fill); return c.l < 60 ? "#ffffff" : "#16191d"; };
   const fillOf = (p) => p && known(p.r) ? mix(p.r, p) : "url(#hatch)";
@@ -98,12 +106,13 @@
     node.setAttribute("role", "img");
     node.setAttribute("aria-label", label);
     place.append(unnamed(node));
+    if (place.scrollWidth > place.clientWidth) place.tabIndex = 0; else place.removeAttribute("tabindex");  // keys scroll it
   }
   function say(id, text) { const place = $(id); if (place) place.textContent = text; }
   const told = (p) => !p ? "no result" : !known(p.r) ? `${p.a} ~ ${p.b}\nno correlation: ${p.caveats || "see the caveats"}` :
     `${p.a} ~ ${p.b}${data.groups.length > 1 ? `\n${data.groups[p.group].label}` : ""}\nr = ${signed(p.r)} ${interval(p)}, ${
       pText(test(p))}\n${plural(p.n_runs, "run")}, ${plural(p.n_units, "independent unit")}${
-      p.clear ? "\nclear" : p.doubt ? `\nmay be due to ${data.due[p.doubt] || p.doubt}` : ""}`;
+      p.clear ? "\nclear" : p.doubt && (test(p) < 0.05 || p.p_holm < 0.05) ? `\nmay be due to ${data.due[p.doubt] || p.doubt}` : ""}`;
   function choosing(svg, label, rows, choose) {  // cells that a click chooses
     const cells = svg.querySelectorAll(`.m-${label} rect`);
     cells.forEach((cell, i) => {
@@ -129,14 +138,17 @@
     }));
     const order = [...names].sort((p, q) => mean.get(q.join("\u0000")) - mean.get(p.join("\u0000")));
     const label = (pair) => `${short(pair[0], 22)} ~ ${short(pair[1], 22)}`;
+    const varied = data.by.filter((c) => new Set(data.groups.map((g) => g.of[c])).size > 1);
+    const head = (g) => varied.map((c) => data.groups[g].of[c]).join(", ") || data.groups[g].label;
+    const heads = new Map(groups.map((g) => [data.groups[g].label, short(head(g), 30)]));
     const rows = order.flatMap((pair) => groups.map((g) => ({ pair, g, p: rowOf(g, pair), x: data.groups[g].label, y: label(pair) })));
     const left = Math.min(300, 14 + 6.3 * d3.max(order, (pair) => label(pair).length));
-    const across = d3.max(groups, (g) => short(data.groups[g].label, 30).length) || 0;
+    const across = d3.max([...heads.values()], (text) => text.length) || 0;
     const width = Math.max(roomOf("overview", 1070), left + 30 * groups.length);
     const withText = (width - left - 20 - 4.2 * across) / groups.length > 33;
     const svg = Plot.plot({
-      width, height: 34 + 5 * across + 22 * order.length, marginLeft: left, marginTop: 24 + 5 * across, marginRight: 20 + 4.2 * across, marginBottom: 6,
-      x: { domain: groups.map((g) => data.groups[g].label), axis: "top", label: null, tickRotate: -40, tickFormat: (t) => short(t, 30), tickSize: 0 },
+      width, height: 32 + 4.1 * across + 22 * order.length, marginLeft: left, marginTop: 26 + 4.1 * across, marginRight: 20 + 4.2 * across, marginBottom: 6,
+      x: { domain: groups.map((g) => data.groups[g].label), axis: "top", label: null, tickRotate: -40, tickFormat: (t) => heads.get(t), tickSize: 0 },
       y: { domain: order.map(label), label: null, tickSize: 0 }, color: { type: "identity" },
       marks: cellMarks(rows, "x", "y", (d) => d.pair === state.pair && d.g === state.group, withText),
     });
@@ -201,8 +213,9 @@
       : p.clear ? (p.r > 0 ? "rise together" : "move apart")
         : p.doubt && (test(p) < 0.05 || p.p_holm < 0.05) ? `are correlated, but that may be due to ${data.due[p.doubt] || p.doubt}`
           : "cannot be told from no relation";
+    const alone = !descriptive(p) && !p.clear && !coversZero(p) && !what.startsWith("are") ? " The interval is of this pair alone: over all tests, and with noise of the in-domain set allowed for, it is not significant." : "";
     return `${a} and ${b} ${what}: r = ${signed(p.r)}, ${level} interval ${interval(p)}, ${
-      descriptive(p) ? "no test" : `${pText(test(p))} (adjusted over all tests reported)`}; ${plural(p.n_runs, "run")}, ${plural(p.n_units, "independent unit")}.`;
+      descriptive(p) ? "no test" : `${pText(test(p))} (adjusted over all tests reported)`}; ${plural(p.n_runs, "run")}${p.n_units !== p.n_runs ? `, ${plural(p.n_units, "independent unit")}` : ""}.${alone}`;
   }
   function whatWouldChange(p) {
     const said = [];
@@ -210,7 +223,7 @@
     if (own.length > 1) {
       const base = own.find((s) => s.default) || own[0];
       const same = own.filter((s) => s.r * base.r > 0);
-      said.push(`Under ${own.length} choices of steps, method, pooling and metric the sign is the same in ${same.length}, and clear in ${
+      said.push(`Under ${own.length} choices of steps, method, pooling and metric the sign is the same in ${same.length}, and significant, adjusted within each choice, in ${
         same.filter((s) => known(s.p_holm) && s.p_holm < 0.05).length}; r goes from ${signed(d3.min(own, (s) => s.r))} to ${signed(d3.max(own, (s) => s.r))}.`);
     }
     if (p && known(p.r_corrected)) said.push(`Corrected for the noise of finite test sets: r = ${signed(p.r_corrected)}.`);
@@ -222,13 +235,13 @@
       if (other && known(other.r)) said.push(`${data.ways[way][0].toUpperCase()}${data.ways[way].slice(1)}: r = ${signed(other.r)} ${interval(other)}.`);
     }
     for (const name of state.pair) {
-      const fit = (tables.fits || []).find((f) => f.test_set === name && f.within === state.way && groupOf(f) === state.group);
+      const fit = (tables.fits || []).find((f) => f.test_set === name && f.within === state.way && f.group === state.group);
       if (fit && known(fit.r2)) said.push(`${name}: in-domain explains ${Math.round(100 * fit.r2)} %${
         known(fit.reliability) ? `, reliability of the rest ${Math.max(0, fit.reliability).toFixed(2)}` : ""}.`);
     }
     return said;
   }
-  const specifications = () => (tables.sensitivity || []).filter((s) => groupOf(s) === state.group && s.a === state.pair[0] && s.b === state.pair[1] && known(s.r));
+  const specifications = () => (tables.sensitivity || []).filter((s) => s.group === state.group && s.a === state.pair[0] && s.b === state.pair[1] && known(s.r));
 
   function drawForest() {
     const levels = (tables.claim_levels || []).filter((l) => l.a === state.pair[0] && l.b === state.pair[1]);
@@ -274,7 +287,7 @@
       width, height: 0.85 * width, marginLeft: 52, inset: 8, x: { label: `residual, ${short(state.pair[0], 30)} →`, grid: true, ticks: 5 }, y: { label: `↑ residual, ${short(state.pair[1], 30)}`, grid: true, ticks: 5 },
       marks: [
         Plot.ruleX([0], { stroke: "var(--muted)", strokeDasharray: "2,3" }), Plot.ruleY([0], { stroke: "var(--muted)", strokeDasharray: "2,3" }),
-        Plot.dot(points, { x: "value", y: "other", r: points.length > 600 ? 1.8 : 3, fill: "var(--ood)", fillOpacity: 0.5, className: "m-points" }),
+        Plot.dot(points, { x: "value", y: "other", r: points.length > 600 ? 1.8 : 3, fill: "var(--ood)", fillOpacity: points.length > 600 ? 0.5 : 0.65, className: "m-points" }),
         Plot.tip(points, Plot.pointer({ x: "value", y: "other", title: (d) => `${d.run}\nstep ${d.step}\n${signed(d.value)}, ${signed(d.other)}` })),
       ],
     });
@@ -298,7 +311,7 @@
     const svg = Plot.plot({
       width, height: 0.85 * width, marginLeft: 48, x: { label: `in-domain ${data.metric.replace("_", " ")} →`, grid: true, ticks: 5 }, y: { label: `↑ ${short(name, 34)}`, grid: true, ticks: 5 },
       marks: [
-        Plot.dot(points, { x: "x", y: "y", r: points.length > 600 ? 1.6 : 2.6, fill: colour(name), fillOpacity: 0.45, className: "m-points" }),
+        Plot.dot(points, { x: "x", y: "y", r: points.length > 600 ? 1.6 : 2.6, fill: colour(name), fillOpacity: points.length > 600 ? 0.45 : 0.65, className: "m-points" }),
         Plot.line(d3.sort(points, (d) => d.x), { x: "x", y: "fitted", z: curve ? null : "run", stroke: "var(--in-domain)", strokeWidth: curve ? 2.4 : 1, className: "m-fit" }),
         Plot.tip(points, Plot.pointer({ x: "x", y: "y", title: (d) => `${d.run}\nstep ${d.step}: ${d.y.toFixed(3)}, expected ${d.fitted.toFixed(3)}` })),
       ],
@@ -315,7 +328,7 @@
   function stepPlot(width, height, steps, label, marks, domain) {
     return Plot.plot({ width, height, marginLeft: 40, marginTop: 14, marginBottom: 28, marginRight: 8,
       x: { type: logSteps(steps) ? "symlog" : "linear", label: "step →", ticks: logSteps(steps) ? thin(steps) : 5, tickFormat: "d" },
-      y: { label, grid: true, ticks: 4, domain }, marks });
+      y: { label, grid: true, ticks: domain ? [0, 0.5, 1] : 4, domain }, marks });
   }
   const thin = (steps) => { const s = [...new Set(steps)].sort((a, b) => a - b); return s.filter((x, i) => i === s.length - 1 || i % Math.ceil(s.length / 6) === 0); };
 
@@ -352,34 +365,31 @@
     const last = d3.groups(shares, (d) => d.answer).map(([, own]) => own[own.length - 1]).filter(Boolean);
     const lower = stepPlot(width, 84, steps, "↑ share", [
       Plot.line(shares, { x: "step", y: "value", z: "answer", stroke: "var(--share)", strokeWidth: 1.4, className: "m-shares" }),
-      Plot.text(last, { x: "step", y: "value", text: "answer", textAnchor: "end", dy: -6, fontSize: 10, fill: "currentColor" }),
+      ...last.map((d, i) => Plot.text([d], { x: "step", y: "value", text: "answer", textAnchor: "end", dy: i % 2 ? 8 : -6, fontSize: 10, fill: "currentColor" })),
     ], [0, 1]);
     lower.setAttribute("role", "img");
     lower.setAttribute("aria-label", `Share of each answer on ${name} over the steps, mean of the runs.`);
     card.append(unnamed(lower));
   }
-  function drawTrajectories() {
-    for (const [id, sets] of [["pair-trajectories", state.pair], ["trajectories", data.sets]]) {
-      const place = $(id);
-      place.replaceChildren();
-      place.hidden = oneStep || !data.scores;
-      if (place.hidden) continue;
-      const room = place.parentElement.clientWidth || 1000;
-      const across = Math.max(1, Math.min(id === "trajectories" ? 4 : 2, Math.floor(room / 230)));
-      for (const name of sets) drawTrajectory(name, Math.min(420, Math.floor(room / across) - 16), place);
-    }
-    if (oneStep && data.scores) {
-      const place = $("trajectories");
-      place.hidden = false;
-      for (const [i, name] of data.sets.entries()) {
-        const cell = document.createElement("div");
-        cell.id = `scatter-${i}`;
-        cell.className = "card";
-        const outer = document.createElement("div");
-        outer.append(cell);
-        place.append(outer);
-        drawFit(cell.id, name);
-      }
+  function drawTrajectories(id, sets) {
+    const place = $(id);
+    place.replaceChildren();
+    place.hidden = oneStep || !data.scores;
+    if (place.hidden) { if (oneStep && data.scores && id === "trajectories") drawFits(place); return; }
+    const room = place.parentElement.clientWidth || 1000;
+    const across = Math.max(1, Math.min(id === "trajectories" ? 4 : 2, Math.floor(room / 230)));
+    for (const name of sets) drawTrajectory(name, Math.min(420, Math.floor(room / across) - 16), place);
+  }
+  function drawFits(place) {  // one checkpoint each: every set against in-domain
+    place.hidden = false;
+    for (const [i, name] of data.sets.entries()) {
+      const cell = document.createElement("div");
+      cell.id = `scatter-${i}`;
+      cell.className = "card";
+      const outer = document.createElement("div");
+      outer.append(cell);
+      place.append(outer);
+      drawFit(cell.id, name);
     }
   }
 
@@ -389,7 +399,7 @@
     const choices = ["steps", "method", "within", "metric"].filter((c) => new Set(own.map((s) => s[c])).size > 1);
     const lines = choices.flatMap((c) => [...new Set(own.map((s) => s[c]))].map((v) => ({ c, v, label: `${c}: ${v}` })));
     const dots = lines.flatMap((l) => own.filter((s) => s[l.c] === l.v).map((s) => ({ x: s.x, y: l.label, s })));
-    const width = roomOf("specifications", 760), left = Math.min(200, width * 0.36);
+    const width = roomOf("specifications", 760), left = Math.min(width * 0.5, 14 + 6.2 * d3.max(lines, (l) => l.label.length));
     const tint = (s) => s.default ? "var(--in-domain)" : known(s.p_holm) && s.p_holm < 0.05 ? "var(--ood)" : "var(--muted)";
     const words = (s) => `r = ${signed(s.r)} ${interval(s)}, ${pText(s.p_holm)}\n${["steps", "method", "within", "metric"].map((c) => s[c]).join(", ")}${s.default ? "\nthe default" : ""}`;
     const top = Plot.plot({ width, height: 190, marginLeft: left, marginBottom: 10, x: { axis: null, domain: [-1, own.length] }, y: { label: "↑ r", grid: true, domain: [-1, 1] }, color: { type: "identity" },
@@ -405,7 +415,7 @@
   }
 
   function drawWindows() {
-    const own = (tables.windows || []).filter((w) => groupOf(w) === state.group && w.within === state.way && w.a === state.pair[0] && w.b === state.pair[1]
+    const own = (tables.windows || []).filter((w) => w.group === state.group && w.within === state.way && w.a === state.pair[0] && w.b === state.pair[1]
       && ["early", "middle", "late"].includes(w.window) && known(w.r));
     if (!own.length) return put("windows-view", null);
     put("windows-view", Plot.plot({ width: roomOf("windows-view", 340), height: 210, marginLeft: 44, x: { domain: ["early", "middle", "late"], label: "part of training" }, y: { domain: [-1, 1], grid: true, label: "↑ r" },
@@ -416,11 +426,68 @@
   function drawSizes() {
     const rows = shownGroups().map((g) => ({ size: data.groups[g].size, label: data.groups[g].label, p: rowOf(g) })).filter((d) => known(d.size) && d.p && known(d.p.r));
     if (new Set(rows.map((d) => d.size)).size < 3) return put("sizes", null);
-    put("sizes", Plot.plot({ width: roomOf("sizes", 420), height: 230, marginLeft: 44, x: { type: "log", label: "parameters →", tickFormat: "~s" }, y: { domain: [-1, 1], grid: true, label: "↑ r" },
+    put("sizes", Plot.plot({ width: roomOf("sizes", 420), height: 230, marginLeft: 44, x: { type: "log", label: "parameters →", tickFormat: (n) => d3.format("~s")(n).replace("G", "B"), insetLeft: 12, insetRight: 12 }, y: { domain: [-1, 1], grid: true, label: "↑ r" },
       marks: [Plot.ruleY([0], { stroke: "var(--muted)" }), Plot.ruleX(rows.filter((d) => known(d.p.low)), { x: "size", y1: (d) => d.p.low, y2: (d) => d.p.high, stroke: "var(--ood)" }),
         Plot.dot(rows, { x: "size", y: (d) => d.p.r, fill: (d) => d.p.clear ? "var(--ood)" : "var(--paper)", stroke: "var(--ood)", r: 4.5 }),
         Plot.tip(rows, Plot.pointerX({ x: "size", y: (d) => d.p.r, title: (d) => told(d.p) }))], color: { type: "identity" } }),
     `Correlation of ${state.pair.join(" and ")} against the size of the model, ${rows.length} groups.`);
+  }
+  function drawShots() {
+    const own = (tables.shots || []).filter((s) => s.a === state.pair[0] && s.b === state.pair[1] && s.within === state.way && known(s.r) && Number(s.shots) > 0)
+      .map((s) => ({ ...s, at: Number(s.shots) }));
+    const groups = new Set(shownGroups());
+    const here = d3.sort(own.filter((s) => s.group === state.group), (s) => s.at);
+    if (here.length < 2) return put("shots-view", null);
+    const others = d3.sort(own.filter((s) => s.group !== state.group && groups.has(s.group)), (s) => s.at);
+    const words = (s) => `${s.at} shots\nr = ${signed(s.r)} ${interval(s)}\n${plural(s.n_runs, "run")}, not tested`;
+    put("shots-view", Plot.plot({ width: roomOf("shots-view", 420), height: 230, marginLeft: 44, x: { type: "log", label: "shots →", ticks: [...new Set(own.map((s) => s.at))], tickFormat: "d", insetLeft: 12, insetRight: 12 }, y: { domain: [-1, 1], grid: true, label: "↑ r" },
+      marks: [Plot.ruleY([0], { stroke: "var(--muted)" }), Plot.line(others, { x: "at", y: "r", z: "group", stroke: "var(--muted)", strokeOpacity: 0.35, strokeWidth: 0.8, className: "m-others" }),
+        Plot.ruleX(here.filter((s) => known(s.low)), { x: "at", y1: "low", y2: "high", stroke: "var(--ood)", strokeWidth: 2 }), Plot.line(here, { x: "at", y: "r", stroke: "var(--ood)", strokeWidth: 1.6 }),
+        Plot.dot(here, { x: "at", y: "r", fill: "var(--ood)", r: 4.5, className: "m-shots" }), Plot.tip(here, Plot.pointerX({ x: "at", y: "r", title: words }))] }),
+    `Correlation of ${state.pair.join(" and ")} at ${here.length} numbers of shots: from ${signed(here[0].r)} at ${here[0].at} to ${signed(here[here.length - 1].r)} at ${here[here.length - 1].at}.`);
+    say("shots-note", `${plural(d3.max(here, (s) => s.n_runs), "run")} at each.`);
+  }
+  function drawAverages() {
+    const rows = (tables.averages || []).filter((s) => s.within === state.way && known(s.r) && Number(s.shots) > 0 && s.size !== "all").map((s) => ({ ...s, at: Number(s.shots) }));
+    if (!rows.length) return put("averages-view", null);
+    const last = d3.groups(rows, (s) => s.size).map(([, own]) => d3.greatest(own, (s) => s.at));
+    put("averages-view", Plot.plot({ width: roomOf("averages-view", 560), height: 260, marginLeft: 44, marginRight: 60, x: { type: "log", label: "shots →", ticks: [...new Set(rows.map((s) => s.at))], tickFormat: "d" }, y: { grid: true, label: "↑ mean r of the pairs", zero: true },
+      color: { type: "log", scheme: "viridis", range: [0, 0.85] }, marks: [Plot.ruleY([0], { stroke: "var(--muted)" }), Plot.line(rows, { x: "at", y: "r", z: "size", stroke: (s) => known(s.parameters) ? s.parameters : 1, className: "m-averages" }),
+        Plot.dot(rows, { x: "at", y: "r", fill: (s) => known(s.parameters) ? s.parameters : 1, r: 3 }), Plot.text(last, { x: "at", y: "r", text: (s) => short(s.size, 10), dx: 8, textAnchor: "start", fill: "currentColor" }),
+        Plot.tip(rows, Plot.pointer({ x: "at", y: "r", title: (s) => `${s.size}, ${s.at} shots\nmean r ${signed(s.r)} of ${plural(s.pairs, "pair")}\n${plural(s.groups, "group")}, ${plural(s.runs, "run")}` }))] }),
+    `Mean correlation of all pairs by shots, ${last.length} sizes.`);
+  }
+  function drawKinds() {
+    const kinds = Object.assign(Object.create(null), data.kinds);
+    const own = pairs.filter((p) => p.group === state.group && p.within === state.way && known(p.r))
+      .map((p) => ({ p, r: p.r, common: (kinds[p.a] || []).filter((k) => (kinds[p.b] || []).includes(k)) })).map((d) => ({ ...d, same: d.common.length > 0 }));
+    const counts = [true, false].map((same) => own.filter((d) => d.same === same).length);
+    if (!counts[0] || !counts[1]) return put("kinds-view", null);
+    const label = (d) => d.same ? `a kind in common (${plural(counts[0], "pair")})` : `no kind in common (${plural(counts[1], "pair")})`;
+    const means = d3.groups(own, label).map(([y, rows]) => ({ y, r: d3.mean(rows, (d) => d.r) }));
+    put("kinds-view", Plot.plot({ width: roomOf("kinds-view", 560), height: 150, marginLeft: 190, x: { domain: [-1, 1], grid: true, label: "r →" }, y: { label: null, domain: means.map((m) => m.y).sort(), tickSize: 0 }, color: { type: "identity" },
+      marks: [Plot.ruleX([0], { stroke: "var(--muted)" }), Plot.dot(own, { x: "r", y: label, r: 4, fill: (d) => d.p.clear ? "var(--ood)" : "var(--paper)", stroke: "var(--ood)", fillOpacity: 0.8, className: "m-kinds" }),
+        Plot.tickX(means, { x: "r", y: "y", stroke: "var(--in-domain)", strokeWidth: 3, insetTop: 8, insetBottom: 8 }), Plot.tip(own, Plot.pointer({ x: "r", y: label, title: (d) => `${told(d.p)}${d.same ? `\nboth: ${d.common.join(", ")}` : ""}` }))] }),
+    `Correlations of pairs with a kind of shift in common (mean ${signed(means.find((m) => m.y.startsWith("a kind")).r)}, ${plural(counts[0], "pair")}) and of the others (mean ${signed(means.find((m) => m.y.startsWith("no kind")).r)}, ${plural(counts[1], "pair")}).`);
+    const test = (tables.stability_kinds || [])[0];
+    say("kinds-note", test && known(test.p_val) ? `Over all groups: Fisher’s z differs by ${signed(test.difference)}, ${pText(test.p_val)} (kinds permuted over test sets).` : "Not tested here (oodles report --full does).");
+  }
+  function drawTree() {
+    const own = d3.sort((tables.redundancy_tree || []).filter((m) => m.group === state.group), (m) => m.merge);
+    if (own.length < 2) return put("tree-view", null);
+    const leaves = [], at = new Map(), links = [];
+    const walk = (m) => { for (const side of ["left", "right"]) m[`${side}_merge`] ? walk(own[m[`${side}_merge`] - 1]) : leaves.push(m[side]); };
+    walk(own[own.length - 1]);
+    for (const m of own) {
+      const ends = ["left", "right"].map((side) => m[`${side}_merge`] ? at.get(m[`${side}_merge`]) : { y: leaves.indexOf(m[side]), r: 1 });
+      at.set(m.merge, { y: (ends[0].y + ends[1].y) / 2, r: m.r });
+      links.push(...ends.map((e) => ({ x1: e.r, x2: m.r, y1: e.y, y2: e.y, m })), { x1: m.r, x2: m.r, y1: ends[0].y, y2: ends[1].y, m });
+    }
+    const least = Math.min(-0.2, d3.min(own, (m) => m.r) - 0.05);
+    put("tree-view", Plot.plot({ width: roomOf("tree-view", 560), height: 60 + 22 * leaves.length, marginLeft: 14, marginRight: Math.min(210, 16 + 6.4 * d3.max(leaves, (s) => short(s).length)), x: { domain: [least, 1], label: "mean r where they meet →", grid: true }, y: { axis: null, domain: [leaves.length - 0.5, -0.5] },
+      marks: [Plot.ruleX([0.5], { stroke: "var(--muted)", strokeDasharray: "2,3" }), Plot.link(links, { x1: "x1", x2: "x2", y1: "y1", y2: "y2", stroke: "var(--ood)", strokeWidth: 1.8, className: "m-tree", title: (d) => `meet at r = ${signed(d.m.r)}` }),
+        Plot.text(leaves.map((name, y) => ({ name, y })), { x: 1, y: "y", text: (d) => short(d.name), dx: 6, textAnchor: "start", fill: (d) => "currentColor", className: "m-leaves" })] }),
+    `Tree of ${leaves.length} test sets by residual correlation: the most alike, ${own[0].left || "a cluster"} and ${own[0].right || "a cluster"}, meet at r = ${signed(own[0].r)}; all of them at ${signed(own[own.length - 1].r)}.`);
   }
   function drawStability() {
     const rows = (tables.stability || []).filter((s) => known(s.sd));
@@ -438,7 +505,7 @@
     put("stability-view", both, `How steady each group is: ${rows.length} sds with their intervals, smallest first.`);
   }
   function drawSkill() {
-    const rows = (tables.skill || []).filter((s) => groupOf(s) === state.group && s.within === state.way && known(s.r_accuracy) && known(s.r_auc));
+    const rows = (tables.skill || []).filter((s) => s.group === state.group && s.within === state.way && known(s.r_accuracy) && known(s.r_auc));
     if (!rows.length) return put("skill-view", null);
     const width = roomOf("skill-view", 420);
     put("skill-view", Plot.plot({ width, height: 0.9 * width, x: { domain: [-1, 1], grid: true, label: "r of accuracy →" }, y: { domain: [-1, 1], grid: true, label: "↑ r of AUC, which knows no preferred answer" },
@@ -448,7 +515,7 @@
     `Correlation of accuracies against correlation of AUCs, ${rows.length} pairs: far from the line, answers and skill part.`);
   }
   function drawRedundancy() {
-    const own = (tables.redundancy || []).filter((s) => groupOf(s) === state.group && known(s.error));
+    const own = (tables.redundancy || []).filter((s) => s.group === state.group && known(s.error));
     if (!own.length) return put("redundancy-view", null);
     put("redundancy-view", Plot.plot({ width: roomOf("redundancy-view", 560), height: 60 + 20 * own.length, marginLeft: 190, x: { label: "error of the other test sets →", zero: true, grid: true }, y: { domain: own.map((s) => s.test_set), label: null, tickFormat: (t) => short(t) },
       marks: [Plot.ruleY(own, { y: "test_set", x1: "error", x2: "error_in_domain", stroke: "var(--grid)", strokeWidth: 5 }), Plot.dot(own, { y: "test_set", x: "error_in_domain", stroke: "var(--in-domain)", r: 4 }),
@@ -456,19 +523,60 @@
     "Error of the test sets that are not chosen, as sets are added from top to bottom, against that from in-domain alone.");
   }
 
+  // Every view with what it depends on: it is drawn anew where that has changed, at once if it is on the screen, else as
+  // soon as the screen has answered.
+  const views = {
+    overview: [() => [state.pair, state.way, state.group, state.only], drawOverview],
+    heatmap: [() => [state.pair, state.way, state.group], () => data.groups.length > 1 ? drawTriangle("heatmap", 560) : put("heatmap", null)],
+    forest: [() => [state.pair, state.way, state.only], drawForest],
+    residuals: [() => [state.pair, state.way, state.group, state.shots, state.seed], drawResiduals],
+    "fit-a": [() => [state.pair[0], state.way, state.group, state.shots, state.seed], () => drawFit("fit-a", state.pair[0])],
+    "fit-b": [() => [state.pair[1], state.way, state.group, state.shots, state.seed], () => drawFit("fit-b", state.pair[1])],
+    specifications: [() => [state.pair, state.group], drawSpecifications],
+    "windows-view": [() => [state.pair, state.way, state.group], drawWindows],
+    sizes: [() => [state.pair, state.way, state.only], drawSizes],
+    "shots-view": [() => [state.pair, state.way, state.only, state.group], drawShots],
+    "kinds-view": [() => [state.way, state.group], drawKinds],
+    network: [() => [state.way, state.group, state.words], drawNetwork],
+    "pair-trajectories": [() => [state.pair, state.group, state.metric, state.shots, state.seed], () => drawTrajectories("pair-trajectories", state.pair)],
+    trajectories: [() => [state.way, state.group, state.metric, state.shots, state.seed], () => drawTrajectories("trajectories", data.sets)],
+    "stability-view": [() => [], drawStability],
+    "skill-view": [() => [state.way, state.group], drawSkill],
+    "redundancy-view": [() => [state.group], drawRedundancy],
+    "tree-view": [() => [state.group], drawTree],
+    "averages-view": [() => [state.way], drawAverages],
+  };
+  const drawnFor = {};
+  let pending = [], timer = 0;
+  function drawView(id) {
+    const [needs, drawing] = views[id];
+    drawnFor[id] = JSON.stringify([needs(), innerWidth]);
+    drawing();
+    const figure = $(id) && $(id).closest("figure");
+    if (figure) figure.hidden = ![...figure.querySelectorAll(".view")].some((v) => !v.hidden);
+  }
+  function near(id) {
+    const box = ($(id).closest("figure") || $(id)).getBoundingClientRect();
+    return box.height > 0 && box.bottom > -100 && box.top < innerHeight + 100;
+  }
+  function drawNext() {
+    timer = 0;
+    if (pending.length) { drawView(pending.shift()); timer = setTimeout(drawNext, 0); }
+  }
+  function flush() { clearTimeout(timer); timer = 0; while (pending.length) drawView(pending.shift()); }
   function draw() {
     const p = rowOf(state.group);
+    const change = whatWouldChange(p);
     say("pair-title", `${state.pair[0]} ~ ${state.pair[1]}${data.groups.length > 1 ? `, ${data.groups[state.group].label}` : ""}`);
     say("pair-sentence", pairSentence(p));
-    const list = $("pair-change");
-    list.replaceChildren(...whatWouldChange(p).map((text) => { const item = document.createElement("li"); item.textContent = text; return item; }));
+    say("pair-answer", `${data.groups.length > 1 ? `${data.groups[state.group].label}: ` : ""}${pairSentence(p)} ${change[0] || ""}`);
+    $("pair-change").replaceChildren(...change.map((text) => { const item = document.createElement("li"); item.textContent = text; return item; }));
     say("pair-caveats", p && p.caveats ? `Caveats: ${p.caveats}` : "");
-    drawOverview();
-    if (data.groups.length > 1) drawTriangle("heatmap", 560); else put("heatmap", null);
-    drawForest(); drawResiduals(); drawFit("fit-a", state.pair[0]); drawFit("fit-b", state.pair[1]);
-    drawSpecifications(); drawWindows(); drawSizes(); drawNetwork(); drawTrajectories();
-    drawStability(); drawSkill(); drawRedundancy();
-    for (const figure of document.querySelectorAll("#explore figure, section figure")) figure.hidden = ![...figure.querySelectorAll(".view")].some((v) => !v.hidden);
+    const stale = Object.keys(views).filter((id) => $(id) && drawnFor[id] !== JSON.stringify([views[id][0](), innerWidth]));
+    const now = new Set(stale.filter((id) => near(id) || (id === "overview" && !drawnFor.overview)));
+    for (const id of now) drawView(id);
+    pending = stale.filter((id) => !now.has(id));
+    if (!timer) timer = setTimeout(drawNext, 0);
     for (const control of document.querySelectorAll("#explore [data-control]")) setControl(control);
     writeAddress();
   }
@@ -521,11 +629,12 @@
     words.addEventListener("change", () => change({ words: words.checked }));
   }
 
-  // tables: sort by a click on a heading, download as CSV
+  // tables: sort by a click on a heading, download as CSV; text that a spreadsheet would run gets an apostrophe in front
+  const disarmed = (v) => typeof v === "string" && /^'*[=+\-@\t\r]/.test(v) && !(v.trim() !== "" && Number.isFinite(Number(v))) ? `'${v}` : v;
   function csv(name) {
     const columns = data.tables[name].map((c) => c.name);
     const cell = (v) => v === null || v === undefined ? "" : v === true ? "True" : v === false ? "False" : /[",\n\r]/.test(String(v)) ? `"${String(v).replaceAll('"', '""')}"` : String(v);
-    return [columns.join(","), ...decode(data.tables[name]).map((row) => columns.map((c) => cell(row[c])).join(","))].join("\n") + "\n";
+    return [columns.join(","), ...decode(data.tables[name]).map((row) => columns.map((c) => cell(disarmed(row[c]))).join(","))].join("\n") + "\n";
   }
   for (const button of document.querySelectorAll("button[data-csv]")) {
     if (!data.tables[button.dataset.csv]) continue;
@@ -561,7 +670,7 @@
       });
     });
   }
-  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => { d.open = true; }));
+  addEventListener("beforeprint", () => { flush(); document.querySelectorAll("details").forEach((d) => { d.open = true; }); });
 
   if (!pairs.length) return;
   readAddress();
@@ -573,5 +682,5 @@
   let waiting = 0, width = innerWidth;
   addEventListener("resize", () => { if (innerWidth === width) return; width = innerWidth; clearTimeout(waiting); waiting = setTimeout(draw, 150); });
   addEventListener("hashchange", () => { if (location.hash.includes("=")) { readAddress(); draw(); } });
-  window.oodles = { csv, state, change, data };
+  window.oodles = { csv, state, change, data, flush };
 })();

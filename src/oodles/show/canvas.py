@@ -1,0 +1,105 @@
+"""What every matplotlib figure shares: colours, style, axes placed in inches, and names that fit.
+
+Every figure is read in grey as well as in colour: signs are printed, lines differ in dash and width, and marks stand
+beside the numbers they qualify.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+
+import matplotlib
+import matplotlib.style
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap
+from matplotlib.figure import Figure
+
+from oodles.show.numbers import signed
+
+# Okabe and Ito's colours: told apart by all common kinds of colour vision. The report swaps these
+# exact values for its own in dark mode, so no other part of a figure may use them.
+INK, MUTED, GRID = "#1d2126", "#68707a", "#dde1e6"
+OOD, IN_DOMAIN, SHARE = "#0072b2", "#d55e00", "#00825f"
+PALETTE = "RdBu"  # blue: the two sets rise together; red: one rises where the other falls
+HATCH = "#7d858f"  # on cells, which keep their colours in dark mode
+NOTHING = "#f1f1f1"  # below the hatching of a cell without an estimate
+SIGNIFICANT = 0.05  # of the p-value after Holm
+LONGEST_NAME = 26
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The same look whatever the user's matplotlibrc says."""
+    ours = {
+        "font.size": 8,
+        "font.family": "sans-serif",
+        "text.color": INK,
+        "axes.labelcolor": INK,
+        "axes.edgecolor": MUTED,
+        "axes.linewidth": 0.6,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "hatch.linewidth": 0.5,
+    }
+    with matplotlib.style.context(["default", ours]):
+        yield
+
+
+def limits(values: Iterable[float]) -> tuple[float, float]:
+    """A common vertical range in whole tenths."""
+    finite = [float(v) for v in values if math.isfinite(v)] or [0.0, 1.0]
+    return math.floor(min(finite) * 10 - 0.2) / 10, math.ceil(max(finite) * 10 + 0.2) / 10
+
+
+def axes_at(figure: Figure, x: float, y: float, width: float, height: float) -> Axes:
+    """Axes placed in inches from the lower left."""
+    w, h = figure.get_size_inches()
+    return figure.add_axes((x / w, y / h, width / w, height / h))
+
+
+def tight(value: float) -> str:
+    return signed(value).replace("0.", ".")
+
+
+def short(name: object) -> str:
+    text = " ".join(str(name).split())
+    return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
+
+
+def width_of(text: str, size: float) -> float:
+    """Inches, roughly; measuring needs a font that holds every character, which nobody has."""
+    ems = sum(1.0 if unicodedata.east_asian_width(c) in "WF" else 0.6 for c in text)
+    return ems * size / 72
+
+
+def luminance(colour: Sequence[float]) -> float:
+    """Relative luminance as the web's contrast rules define it."""
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3])
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def ink_on(colour: Sequence[float]) -> str:
+    """White or black, whichever is read better."""
+    return "#ffffff" if luminance(colour) < 0.19 else "#16191d"
+
+
+def excludes_zero(low: float, high: float) -> bool:
+    """Whether there is an interval, and 0 lies outside."""
+    return math.isfinite(low) and math.isfinite(high) and (low > 0 or high < 0)
+
+
+@cache
+def colours() -> Colormap:
+    """The scale of correlations; blue: the two sets rise together."""
+    return matplotlib.colormaps[PALETTE]
+
+
+def colour_of(r: float, *, pale: bool) -> tuple[float, float, float]:
+    """The colour of a correlation, halfway to white where it is pale."""
+    red, green, blue, _ = colours()((r + 1) / 2)
+    share = 0.55 if pale else 0.0
+    return (red + share * (0.97 - red), green + share * (0.97 - green), blue + share * (0.97 - blue))
