@@ -30,6 +30,23 @@ def run_in_child(study: object, out: Path) -> int:
         os._exit(code)
 
 
+def wait_for_checkpoint(child: int, out: Path) -> int | None:
+    """Until the child has written a checkpoint (None), or has ended (its status)."""
+    while True:
+        if any(out.glob("runs/*/checkpoints/[0-9]*")):
+            return None
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return status
+        time.sleep(0.01)
+
+
+def kill(child: int, name: str) -> int:
+    """Its status; a child that has ended before is not hurt."""
+    os.kill(child, getattr(signal, f"SIG{name}"))
+    return os.waitpid(child, 0)[1]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("study", type=Path)
@@ -54,10 +71,15 @@ def main() -> int:
         out = chosen.out / f"killed-{rounds}"
         while True:
             child = run_in_child(study, out)
-            if kills < chosen.kills:
+            if kills == 0:  # one kill at least has a checkpoint to resume from, however long the start takes
+                status = wait_for_checkpoint(child, out)
+                if status is None:
+                    status = kill(child, chosen.signal)
+            elif kills < chosen.kills:
                 time.sleep(chance.uniform(0.1, 1.0) * whole)
-                os.kill(child, getattr(signal, f"SIG{chosen.signal}"))
-            _, status = os.waitpid(child, 0)
+                status = kill(child, chosen.signal)
+            else:
+                _, status = os.waitpid(child, 0)
             if os.waitstatus_to_exitcode(status) == 0:
                 break
             kills += 1
