@@ -1,26 +1,31 @@
-"""The numbers of docs/findings.md, from the figures that ship.
+"""The numbers and figures of docs/findings.md and docs/findings/, from the tables that ship.
 
-python -m benchmarks.findings            writes them into docs/findings.md, and the figures beside it
+python -m benchmarks.findings            writes them into the pages, and the figures beside them
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 import oodles as oo
 from oodles.api.findings import findings
+from oodles.show.answers import plot_specifications
 from oodles.stats.analysis import Analysis
 from oodles.stats.answers import Answer
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "findings.md"
+PAGES = PAGE.with_suffix("")  # a folder with a page for each finding
+
+Blocks = dict[str, str]
 
 
 def pairs(analysis: Analysis, least: float = 0.0, within: str = "") -> str:
@@ -58,56 +63,102 @@ def spaced(table: Any, count: int, log: bool) -> Any:
     return pd.concat(kept)
 
 
-def blocks() -> dict[str, str]:
-    """Every generated block of the page by its name."""
-    bert, pythia = oo.analyse("bert-hans"), oo.analyse("pythia")
-    made = {"bert-hans": _said(bert) + pairs(bert), "pythia": _said(pythia) + pairs(pythia, least=0.1)}
-    runs = oo.analyse("pythia", unit="run")
-    made["pythia-runs"] = _said(runs) + pairs(runs, least=0.1)
-    olmo = findings()["olmo"].table()
+# the pages
+
+
+def index() -> Blocks:
+    """A line for each finding: what it is, and its verdict's first sentence."""
+    rows = ["| finding | question | answer |", "|---|---|---|"]
+    for name, finding in findings().items():
+        page = f"findings/{name}.md" if (PAGES / f"{name}.md").is_file() else f"{name}.md"
+        short = " ".join(verdict.short for verdict in oo.analyse(name).verdicts)
+        rows.append(f"| [`{name}`]({page}) | {finding.question} | {short} |")
+    return {"index": "\n".join(rows)}
+
+
+def bert_hans() -> Blocks:
+    bert = oo.analyse("bert-hans")
+    found = json.loads((ROOT / "benchmarks" / "results.json").read_text())["real_coverage"]
+    return {"bert-hans": _said(bert) + pairs(bert), "coverage": _coverage(found)}
+
+
+def pythia() -> Blocks:
+    sizes, runs = oo.analyse("pythia"), oo.analyse("pythia", unit="run")
+    made = {"pythia": _said(sizes) + pairs(sizes, least=0.1), "pythia-runs": _said(runs) + pairs(runs, least=0.1)}
+    return made | {"pythia-sensitivity": _choices("pythia")}
+
+
+def olmo() -> Blocks:
+    table, everything = findings()["olmo"].table(), oo.analyse("olmo")
     chosen: dict[str, Any] = {"by": (), "test_sets": ["arc_challenge", "piqa"]}
-    late = olmo[olmo["step"] > 0.2 * olmo.groupby("run")["step"].transform("max")]
+    late = table[table["step"] > 0.2 * table.groupby("run")["step"].transform("max")]
+    ways = {
+        "14 steps, spaced by their logarithm": (spaced(table, 14, True), "pooled"),
+        "14 steps, spaced evenly": (spaced(table, 14, False), "pooled"),
+        "all steps": (table, "pooled"),
+        "the last 80 % of the steps, within runs": (late, "run"),
+    }
+    rows = [(name, one(oo.analyse(kept, **chosen), "arc_challenge", "piqa", way)) for name, (kept, way) in ways.items()]
+    answer = _sensitivity("olmo")
+    said = " ".join(answer.sentences) + _arc_and_piqa(answer)
+    return {
+        "olmo": _rows("steps evaluated", "ARC-challenge ~ PIQA, given HellaSwag", rows),
+        "olmo-pairs": _said(everything) + pairs(everything, least=0.3),
+        "olmo-levels": _levels_of_olmo(table),
+        "olmo-sensitivity": said,
+    }
+
+
+def _levels_of_olmo(table: pd.DataFrame) -> str:
+    """Mean accuracy by the part of the training that is done."""
+    shown = {"hellaswag": "HellaSwag", "piqa": "PIQA", "arc_challenge": "ARC-challenge"}
+    done = table["step"] / table.groupby("run")["step"].transform("max")
+    parts = {"the first 1 %": (0, 0.01), "1 to 10 %": (0.01, 0.1), "10 to 50 %": (0.1, 0.5), "50 to 100 %": (0.5, 1)}
+    rows = ["| steps done | " + " | ".join(shown.values()) + " |", "|---|---:|---:|---:|"]
+    for name, (low, high) in parts.items():
+        mean = table[(done > low) & (done <= high)].groupby("test_set")["value"].mean()
+        rows.append(f"| {name} | " + " | ".join(f"{mean[key]:.3f}" for key in shown) + " |")
+    return "\n".join(rows)
+
+
+def clip() -> Blocks:
+    same = {"test_sets": ["ImageNetA", "ImageNetR"]}
+    rows = []
+    for how in ("keep", "drop"):
+        analysis = oo.analyse("clip", shared_start=how, **same)
+        rows.append((how, " | ".join(one(analysis, "ImageNetA", "ImageNetR", way) for way in ("run", "pooled"))))
+    head = ["| the step 0 that runs share | ImageNet-A ~ ImageNet-R within runs | pooled |", "|---|---|---|"]
+    everything, table = oo.analyse("clip"), findings()["clip"].table()
+    means = table[table["step"] <= 1].groupby(["step", "test_set"])["value"].mean().unstack()
+    levels = [f"| | {' | '.join(means.columns)} |", "|---|" + "---:|" * len(means.columns)]
+    levels += [f"| step {step} | {' | '.join(f'{value:.3f}' for value in row)} |" for step, row in means.iterrows()]
+    return {
+        "clip": "\n".join([*head, *(f"| {a} | {b} |" for a, b in rows)]),
+        "clip-pairs": _said(everything) + pairs(everything, within="run"),
+        "clip-levels": "\n".join(levels),
+        "clip-sensitivity": _choices("clip"),
+    }
+
+
+def timm() -> Blocks:
+    everything = oo.analyse("timm")
     rows = [
         (
-            "14 steps, spaced by their logarithm",
-            one(oo.analyse(spaced(olmo, 14, True), **chosen), "arc_challenge", "piqa", "pooled"),
-        ),
-        (
-            "14 steps, spaced evenly",
-            one(oo.analyse(spaced(olmo, 14, False), **chosen), "arc_challenge", "piqa", "pooled"),
-        ),
-        ("all steps", one(oo.analyse(olmo, **chosen), "arc_challenge", "piqa", "pooled")),
-        ("the last 80 % of the steps, within runs", one(oo.analyse(late, **chosen), "arc_challenge", "piqa", "run")),
+            f"{method}, {unit}",
+            one(oo.analyse("timm", method=method, unit=unit), "imagenet-a", "imagenet-real", "pooled"),
+        )
+        for method in ("gam", "probit-linear")
+        for unit in ("run", "architecture")
     ]
-    made["olmo"] = _rows("steps evaluated", "ARC-challenge ~ PIQA, given HellaSwag", rows)
-    same = {"test_sets": ["ImageNetA", "ImageNetR"], "within": ["run"]}
-    made["clip"] = _rows(
-        "the step 0 that runs share",
-        "ImageNet-A ~ ImageNet-R within runs",
-        [
-            (how, one(oo.analyse("clip", shared_start=how, **same), "ImageNetA", "ImageNetR"))
-            for how in ("keep", "drop")
-        ],
-    )
-    made["timm"] = _rows(
-        "method, unit",
-        "ImageNet-A ~ ImageNet-ReaL",
-        [
-            (
-                f"{method}, {unit}",
-                one(oo.analyse("timm", method=method, unit=unit), "imagenet-a", "imagenet-real", "pooled"),
-            )
-            for method in ("gam", "probit-linear")
-            for unit in ("run", "architecture")
-        ],
-    )
-    made |= further()
-    made["coverage"] = _coverage(json.loads((ROOT / "benchmarks" / "results.json").read_text())["real_coverage"])
-    return made
+    return {
+        "timm": _rows("method, unit", "ImageNet-A ~ ImageNet-ReaL", rows),
+        "timm-pairs": _said(everything) + pairs(everything),
+        "timm-claim": _claim_of_timm(),
+        "timm-sensitivity": _choices("timm"),
+    }
 
 
-def further() -> dict[str, str]:
-    """The claim on timm, and what other choices make of the findings."""
+def _claim_of_timm() -> str:
     answer = oo.analyse("timm", across="architecture").claim
     assert answer is not None
     told = "".join(f"> {sentence}\n\n" for sentence in answer.sentences)
@@ -117,13 +168,15 @@ def further() -> dict[str, str]:
         for row in answer.tables["claim"].to_dict("records")
     ]
     head = ["| pair | mean r | sd of z over architectures | a new architecture | p (Holm) | architectures |"]
-    made = {"timm-claim": told + "\n".join([*head, "|---|---:|---|---|---:|---:|", *rows])}
-    said = []
-    for name in ("clip", "olmo", "pythia", "timm"):
-        found = oo.analyse(name, sensitivity=True).answers["sensitivity"]
-        said.append(f"- `{name}`: {' '.join(found.sentences)}{_arc_and_piqa(found) if name == 'olmo' else ''}")
-    made["sensitivity"] = "\n".join(said)
-    return made
+    return told + "\n".join([*head, "|---|---:|---|---|---:|---:|", *rows])
+
+
+def _sensitivity(name: str) -> Answer:
+    return oo.analyse(name, sensitivity=True).answers["sensitivity"]
+
+
+def _choices(name: str) -> str:
+    return " ".join(_sensitivity(name).sentences)
 
 
 def _arc_and_piqa(found: Answer) -> str:
@@ -159,18 +212,84 @@ def _coverage(found: dict[str, Any]) -> str:
     return "\n".join([head, "|---|---|---|---|---|", *rows])
 
 
-def filled(page: str, made: dict[str, str]) -> str:
+NUMBERS: dict[Path, Callable[[], Blocks]] = {
+    PAGE: index,
+    PAGES / "bert-hans.md": bert_hans,
+    PAGES / "pythia.md": pythia,
+    PAGES / "olmo.md": olmo,
+    PAGES / "clip.md": clip,
+    PAGES / "timm.md": timm,
+}
+
+
+def filled(page: str, made: Blocks) -> str:
     """The page with its generated blocks replaced."""
     for name, text in made.items():
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         before, _, rest = page.partition(begin)
-        assert rest, f"docs/findings.md has no block {name}"
+        assert rest, f"the page has no block {name}"
         page = f"{before}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}"
     return page
 
 
+# the figures; that of bert-hans is a screenshot of its report, made by tests/test_page.py
+
+
+def _pythia_figure() -> Figure:
+    return oo.plot_correlations(oo.analyse("pythia").result, within="run")
+
+
+def _olmo_figure() -> Figure:
+    answer = oo.analyse("olmo", sensitivity=True, test_sets=["arc_challenge", "piqa"]).answers["sensitivity"]
+    return plot_specifications(answer)[0][0]
+
+
+def _clip_figure(how: str) -> Figure:
+    analysis = oo.analyse("clip", shared_start=how, test_sets=["ImageNetA", "ImageNetR"], within=["run"])
+    return oo.plot_residuals(analysis.result, "ImageNetA", "ImageNetR")
+
+
+def _timm_figure() -> Figure:
+    analysis = oo.analyse("timm", test_sets=["imagenet-a", "imagenet-real"])
+    return oo.plot_fits(analysis.result, findings()["timm"].table())
+
+
+FIGURES: dict[Path, Callable[[], Figure]] = {
+    PAGES / "pythia.png": _pythia_figure,
+    PAGES / "olmo.png": _olmo_figure,
+    PAGES / "clip-keep.png": lambda: _clip_figure("keep"),
+    PAGES / "clip-drop.png": lambda: _clip_figure("drop"),
+    PAGES / "timm.png": _timm_figure,
+}
+
+
+def drawn(figure: Figure) -> dict[str, list[Any]]:
+    """What a figure shows: its words, and the points of its lines to three digits."""
+    words: list[str] = []
+    numbers: list[float] = []
+    for ax in figure.axes:
+        words += [ax.get_title(loc="left"), ax.get_title(), ax.get_xlabel(), ax.get_ylabel()]
+        words += [text.get_text() for text in ax.texts]
+        for line in ax.lines:
+            numbers += [round(float(value), 3) for axis in line.get_data() for value in np.asarray(axis, dtype=float)]
+    return {"words": [word for word in words if word], "numbers": numbers}
+
+
+DRAWN = "oodles"  # the key of a PNG file under which `drawn` is kept
+
+
+def save(figures: Mapping[Path, Callable[[], Figure]]) -> None:
+    """Write figures as PNG files that say what they show, so that a test notices a stale one."""
+    for path, draw in figures.items():
+        figure = draw()
+        said = {DRAWN: json.dumps(drawn(figure)), "Software": None}
+        figure.savefig(path, dpi=130, bbox_inches="tight", metadata=said)
+
+
 def main() -> int:
-    PAGE.write_text(filled(PAGE.read_text(), blocks()))
+    for page, made in NUMBERS.items():
+        page.write_text(filled(page.read_text(), made()))
+    save(FIGURES)
     return 0
 
 

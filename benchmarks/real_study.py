@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 import oodles as oo
-from benchmarks.findings import filled
+from benchmarks.findings import filled, save
 from oodles.stats.analysis import Analysis
 from oodles.store.archive import opened
 
@@ -164,11 +166,22 @@ def blocks() -> dict[str, str]:
     }
 
 
+def figure(metric: str) -> Figure:
+    """Heatmap of all pairs, pooled."""
+    return oo.plot_correlations(oo.analyse(PACKED, metric=metric).result, within="pooled")
+
+
+FIGURES: dict[Path, Callable[[], Figure]] = {
+    PAGE.with_name(f"{PAGE.stem}-{metric}.png"): partial(figure, metric) for metric in ("accuracy", "auc")
+}
+
+
 def main(arguments: Sequence[str] = ()) -> int:
     if "--count" in arguments:
         count()
     made: dict[str, Any] = blocks()
     PAGE.write_text(filled(PAGE.read_text(), made))
+    save(FIGURES)
     return 0
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from benchmarks.findings import PAGE, blocks, filled
+from benchmarks import real_study
+from benchmarks.findings import DRAWN, FIGURES, NUMBERS, PAGE, PAGES, drawn, filled
 from benchmarks.published import MADE
+from PIL import Image
 
 import oodles as oo
 from conftest import missing, oodles
@@ -117,10 +120,37 @@ def test_the_findings_are_listed_and_shown() -> None:
     assert (done.returncode, "'bert-hans'" in done.stderr) == (2, True)
 
 
-def test_the_page_has_the_numbers_of_the_shipped_figures() -> None:
-    """If this fails on purpose: python -m benchmarks.findings, and read the prose of docs/findings.md again."""
-    page = PAGE.read_text()
-    assert filled(page, blocks()) == page
+@pytest.mark.parametrize("page", NUMBERS, ids=lambda page: page.stem)
+def test_the_pages_have_the_numbers_of_the_shipped_tables(page: Path) -> None:
+    """If this fails on purpose: python -m benchmarks.findings, and read the prose of the page again."""
+    text = page.read_text()
+    assert filled(text, NUMBERS[page]()) == text
+
+
+FIGURES_OF_PAGES = {**FIGURES, **real_study.FIGURES}
+
+
+@pytest.mark.parametrize("path", FIGURES_OF_PAGES, ids=lambda path: path.stem)
+def test_the_figures_of_the_pages_show_the_shipped_tables(path: Path) -> None:
+    """If this fails on purpose: python -m benchmarks.findings, and look at the figure."""
+    with Image.open(path) as image:
+        kept = json.loads(image.info[DRAWN])
+    now = drawn(FIGURES_OF_PAGES[path]())
+    assert kept["words"] == now["words"]
+    assert kept["numbers"] == pytest.approx(now["numbers"], abs=0.003)
+
+
+def test_every_finding_has_a_page_with_question_command_figure_table_and_limits() -> None:
+    for name, finding in findings().items():
+        page = PAGE.with_name(f"{name}.md") if finding.packed else PAGES / f"{name}.md"
+        text = page.read_text()
+        assert f"\noodles analyse {name}" in text
+        assert "| 95 % interval |" in text
+        assert re.search(r"## What (can be concluded, and what )?cannot|cannot be told", text)
+        shown = re.findall(r"!\[.+?\]\((\S+?\.png)\)", text)
+        assert shown
+        assert all((page.parent / one).is_file() for one in shown)
+        assert f"]({page.relative_to(PAGE.parent)})" in PAGE.read_text()
 
 
 def test_the_numbers_of_the_readme() -> None:
