@@ -122,10 +122,9 @@ def _levels_of_olmo(table: pd.DataFrame) -> str:
 
 
 def clip() -> Blocks:
-    same = {"test_sets": ["ImageNetA", "ImageNetR"]}
     rows = []
     for how in ("keep", "drop"):
-        analysis = oo.analyse("clip", shared_start=how, **same)
+        analysis = oo.analyse("clip", shared_start=how, test_sets=["ImageNetA", "ImageNetR"])
         rows.append((how, " | ".join(one(analysis, "ImageNetA", "ImageNetR", way) for way in ("run", "pooled"))))
     head = ["| the step 0 that runs share | ImageNet-A ~ ImageNet-R within runs | pooled |", "|---|---|---|"]
     everything, table = oo.analyse("clip"), findings()["clip"].table()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from oodles.store.archive import opened
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "smollm2-nli.md"
 TESTABLE = 5  # runs
+MODELS = {"smollm2-135m-q4": "smollm2", "gemma3-270m-q4": "gemma3"}
+DRAWN_MODELS = ("smollm2-135m-q4",)
 COUNTS = ROOT / "studies" / "smollm2-nli" / "counts.json"
 STUDY = COUNTS.with_name("snli.toml")
 RESULTS = ROOT / "benchmarks" / "results.json"
@@ -146,33 +149,67 @@ def cost(study: Path) -> str:
 
 
 def blocks() -> dict[str, str]:
-    """Every generated block of the page by its name."""
+    """Every generated block of the page by its name; a model's blocks begin with its short name."""
     accuracy, auc = oo.analyse(PACKED), oo.analyse(PACKED, metric="auc")
     with opened(PACKED) as study:
         table, records = oo.read_runs(study), oo.read_records(study)
-        known = {"levels": levels(table), "cost": cost(study)}
+        made = {"cost": cost(study)}
     records["correct"] = records["correct"].astype(float)
-    said = "".join(f"> {v.sentence}\n\n" for v in accuracy.verdicts)
-    by_auc = "".join(f"> By AUC: {v.sentence}\n\n" for v in auc.verdicts)
-    if table["run"].nunique() < TESTABLE:
+    for label in dict.fromkeys(table["model"]):
+        own = table[table["model"] == label]
+        texts = {"levels": levels(own), **_tested(of_model(accuracy, label), of_model(auc, label), records)}
+        made |= {f"{MODELS[label]}-{name}": text for name, text in texts.items()}
+    if table["model"].nunique() > 1:
+        made["across"] = _across()
+    return made
+
+
+def of_model(analysis: Analysis, label: str) -> Analysis:
+    """The part of an analysis that concerns one model."""
+    frames = {
+        name: frame[frame["model"] == label]
+        for name in ("table", "residuals")
+        if "model" in (frame := getattr(analysis.result, name))
+    }
+    said = tuple(verdict for verdict in analysis.verdicts if verdict.group["model"] == label)
+    return replace(analysis, result=replace(analysis.result, **frames), verdicts=said)
+
+
+def _tested(accuracy: Analysis, auc: Analysis, records: pd.DataFrame) -> dict[str, str]:
+    if max((verdict.n_runs for verdict in accuracy.verdicts), default=0) < TESTABLE:
         waits = f"Fewer than {TESTABLE} runs are finished: the numbers follow when there is something to test."
-        return {**known, **dict.fromkeys(("verdict", "pooled", "run", "behaviour"), waits)}
+        return dict.fromkeys(("verdict", "pooled", "run", "behaviour"), waits)
+    said = [f"> {verdict.sentence}" for verdict in accuracy.verdicts]
+    said += [f"> By AUC: {verdict.sentence}" for verdict in auc.verdicts]
     return {
-        **known,
-        "verdict": (said + by_auc).rstrip(),
+        "verdict": "\n\n".join(said),
         "pooled": pair_rows(accuracy, auc, "pooled"),
         "run": pair_rows(accuracy, auc, "run"),
         "behaviour": behaviour(accuracy, records),
     }
 
 
-def figure(metric: str) -> Figure:
-    """Heatmap of all pairs, pooled."""
-    return oo.plot_correlations(oo.analyse(PACKED, metric=metric).result, within="pooled")
+def _across() -> str:
+    """Whether it depends on the model, by accuracy and by AUC."""
+    said = []
+    for metric, begin in (("accuracy", ""), ("auc", "By AUC: ")):
+        claim = oo.analyse(PACKED, metric=metric, across="model").claim
+        assert claim is not None
+        said += [f"> {begin}{sentence}" for sentence in claim.sentences]
+    return "\n\n".join(said)
+
+
+def figure(label: str, metric: str) -> Figure:
+    """Heatmap of all pairs of a model, pooled."""
+    result = oo.analyse(PACKED, metric=metric).result
+    group = {"model": label, "train_set": "snli"}
+    return oo.plot_correlations(result, group=group, within="pooled")
 
 
 FIGURES: dict[Path, Callable[[], Figure]] = {
-    PAGE.with_name(f"{PAGE.stem}-{metric}.png"): partial(figure, metric) for metric in ("accuracy", "auc")
+    PAGE.with_name(f"{PAGE.stem}-{MODELS[label]}-{metric}.png"): partial(figure, label, metric)
+    for label in DRAWN_MODELS
+    for metric in ("accuracy", "auc")
 }
 
 
