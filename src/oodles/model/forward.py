@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from oodles.model.prefix_trees import Ints, Packing, Row, RowLayout, Sequences, lay_out
 
@@ -23,8 +24,11 @@ VOCABULARY_AT_ONCE = 8192  # rows of a half-precision head that are copied to fp
 ITEMS_AT_ONCE = 32  # items that share such a copy
 POSITIONS_AT_ONCE = 128  # positions of choices whose logits are held at a time
 
+WINDOWED = "sliding_attention"  # what transformers calls layers that see only a window
+
 ENTRY = "_oodles_entry"  # attribute of a model that several processes share: the module to call it through
 T = TypeVar("T")
+Bools = npt.NDArray[np.bool_]
 
 # rows of head: the head is a plain matrix, and only its answer rows are multiplied
 # model's logits: the model applies its own head, at the positions that are read
@@ -122,11 +126,15 @@ def device_of(model: torch.nn.Module) -> torch.device:
     return torch.device("cpu") if torch.device(device).type == "meta" else torch.device(device)
 
 
+def text_config(model: Any) -> Any:
+    """Return the config of the language model, without what a model of several media has beside it."""
+    config = causal_lm(model).config
+    return config.get_text_config() if hasattr(config, "get_text_config") else config
+
+
 def takes_masks(model: Any) -> bool:
     """Whether attention takes a mask of its own for every row: FlashAttention takes none, and packed rows need one."""
-    config = causal_lm(model).config
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    return "flash" not in str(getattr(text, "_attn_implementation", None) or "")
+    return "flash" not in str(getattr(text_config(model), "_attn_implementation", None) or "")
 
 
 @contextmanager
@@ -356,7 +364,7 @@ def _log_probability(logits: torch.Tensor, plan: Plan, index: int) -> Any:
 
 def tensors(
     model: Any, plan: Plan, batch: Sequence[Row], without: Withheld = None
-) -> tuple[dict[str, torch.Tensor], list[tuple[int, int, Ints]]]:
+) -> tuple[dict[str, Any], list[tuple[int, int, Ints]]]:
     """Return the inputs of a batch, padded on the right, and where each item is read: (item, row, columns).
 
     Positions that are withheld are reversed, not left out: OPT would compute some from the mask, outside its table, and
@@ -375,7 +383,7 @@ def tensors(
         for index, columns in zip(row.items, layout.columns, strict=True)
     ]
     device, dtype = device_of(model), next(model.parameters()).dtype
-    inputs = {"input_ids": torch.from_numpy(ids).to(device)}
+    inputs: dict[str, Any] = {"input_ids": torch.from_numpy(ids).to(device)}
     if any(row.packed for row in batch):  # plain rows: padding comes last, causality hides it
         positions = np.zeros_like(ids)
         for r, layout in enumerate(layouts):
@@ -383,24 +391,41 @@ def tensors(
         if without == "positions":
             positions = positions.max(axis=1, keepdims=True) - positions
         inputs["position_ids"] = torch.from_numpy(positions).to(device)
-        inputs["attention_mask"] = _mask(layouts, width, dtype, causal=without == "mask").to(device)
+        seen = _seen(layouts, width, causal=without == "mask")
+        inputs["attention_mask"] = _masks(text_config(model), seen, positions, dtype, device)
     return inputs, places
 
 
-def _mask(layouts: Sequence[RowLayout], width: int, dtype: torch.dtype, causal: bool) -> torch.Tensor:
-    """Additive mask: a token sees the tokens before it whose subtree it is in; padding sees itself.
+def _seen(layouts: Sequence[RowLayout], width: int, causal: bool) -> Bools:
+    """Which tokens a token sees: those before it whose subtree it is in; padding sees itself.
 
     With `causal`, a token sees all tokens before it.
     """
-    import torch
-
     columns = np.arange(width)
     ends = np.tile(columns + 1, (len(layouts), 1))
     for r, layout in enumerate(layouts):
         ends[r, : len(layout.ends)] = width if causal else layout.ends
-    seen = (columns[None, :] <= columns[:, None])[None] & (columns[None, :, None] < ends[:, None, :])
-    lowest = torch.finfo(dtype).min
-    return torch.zeros(seen.shape, dtype=dtype).masked_fill_(torch.from_numpy(~seen), lowest)[:, None]
+    return (columns[None, :] <= columns[:, None])[None] & (columns[None, :, None] < ends[:, None, :])
+
+
+def _masks(config: Any, seen: Bools, positions: Ints, dtype: torch.dtype, device: torch.device) -> Any:
+    """Return the additive mask, or one for each kind of layer where some see only a window of the positions.
+
+    A mask that is given replaces the window of such layers, so it must hold the window itself.
+    """
+    import torch
+
+    def additive(some: Bools) -> torch.Tensor:
+        hidden = torch.from_numpy(~some)
+        return torch.zeros(some.shape, dtype=dtype).masked_fill_(hidden, torch.finfo(dtype).min)[:, None].to(device)
+
+    whole = additive(seen)
+    window = getattr(config, "sliding_window", None)
+    kinds = set(getattr(config, "layer_types", None) or ())
+    if not isinstance(window, int) or positions.max() < window or (kinds and WINDOWED not in kinds):
+        return whole
+    near = additive(seen & (positions[:, :, None] - positions[:, None, :] < window))
+    return {kind: near if kind == WINDOWED else whole for kind in kinds} if kinds else near
 
 
 # memory

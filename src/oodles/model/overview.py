@@ -37,7 +37,7 @@ def describe_models() -> list[dict[str, Any]]:
         | _size(p.parameters, p.precision, p.targets)
         for p in PRESETS.values()
     ]
-    for embedded in EMBEDDED.values():  # both are Llamas
+    for embedded in EMBEDDED.values():  # their projections are named as in Llama
         names = {"model": embedded.label, "kind": "embedded", "source": embedded.label, "revision": embedded.revision}
         rows.append(names | _size(embedded.parameters, "fp32", LLAMA))
     return rows

@@ -7,7 +7,8 @@ differ by much more. There, a packed row must also be closer to the plain prompt
 positions.
 
 One check serves all sets of an evaluation. It uses the longest prompts that share a prefix, because attention windows
-and other limits affect only long prompts.
+and other limits affect only long prompts. Where rows are longer than a window, it also uses the prompt with the fewest
+tokens of its own: a window of columns that holds all of a prompt's own tokens may not show.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from oodles.model.forward import (
     plain_input,
     plain_logits,
     takes_masks,
+    text_config,
     without_gradients,
 )
 from oodles.model.load import free_memory
@@ -74,6 +76,12 @@ class _Probe:
         """Number of tokens of the first prompt that the mask hides from the last."""
         row = self.batch[0]
         return row.length - self.length
+
+    @property
+    def own(self) -> int:
+        """Number of tokens of the last of two prompts after what it shares with the first."""
+        row = self.batch[0]
+        return self.length - row.shared[-1]
 
 
 def choose_ways(model: torch.nn.Module, plans: Sequence[Plan]) -> tuple[Plan, ...]:
@@ -144,11 +152,9 @@ def _whole_row(plans: Sequence[Plan]) -> _Probe:
 
 def _reach(model: Any) -> float:
     """Return the shortest attention window or chunk in the model's config."""
-    config = causal_lm(model).config
-    text = (config.get_text_config() if hasattr(config, "get_text_config") else config).to_dict()
     sizes = [
         size
-        for name, size in text.items()
+        for name, size in text_config(model).to_dict().items()
         if ("window" in name or "chunk" in name) and "layers" not in name and "pattern" not in name
         if isinstance(size, int) and not isinstance(size, bool) and size > 0
     ]
@@ -167,8 +173,11 @@ def _sharing_agrees(model: torch.nn.Module, way: Way, plans: Sequence[Plan]) -> 
         return False
     probes = [max(pairs, key=lambda probe: (probe.length, probe.hidden))]
     row = _whole_row(plans)
-    if row.cost * AFFORDABLE <= sum(plan.tokens for plan in plans) or _reach(model) < row.batch[0].length:
+    reach = _reach(model)
+    if row.cost * AFFORDABLE <= sum(plan.tokens for plan in plans) or reach < row.batch[0].length:
         probes.append(row)
+    if beyond := [probe for probe in pairs if probe.batch[0].length > reach]:
+        probes.append(min(beyond, key=lambda probe: (probe.own, -probe.hidden)))
     if not _half(model):
         return _agrees(model, way, probes)
     telling = min(pairs, key=lambda probe: (probe.hidden < TAIL, probe.cost))
@@ -193,7 +202,7 @@ def _error(model: torch.nn.Module, way: Way, probe: _Probe, without: Withheld = 
     with evaluating(model, probe.plan.answer_tokens), without_gradients(model):
         try:
             probed = inside(model, lambda: _read(model, way, probe, without))
-        except (TypeError, RuntimeError, AttributeError, ValueError, MemoryError) as error:
+        except (TypeError, RuntimeError, AttributeError, ValueError, KeyError, MemoryError) as error:
             if is_out_of_memory(error):
                 free_memory()
             return np.inf  # e.g. an architecture that accepts no explicit positions
