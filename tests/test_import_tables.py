@@ -345,6 +345,10 @@ def test_a_run_in_several_files_is_told(tmp_path: Path) -> None:
         told = [text[0] + ",model", *(f"{line},{name}" for line in text[1:])]
         (tmp_path / f"{name}.csv").write_text("\n".join(told))
     assert not [n for n in oo.import_scores(tmp_path, in_domain="mnli").notes if "taken as one run" in n]
+    text = (tmp_path / "b.csv").read_text().replace(",model", "").replace(",b\n", "\n").removesuffix(",b")
+    (tmp_path / "b.csv").write_text(text)
+    with pytest.raises(DataError, match=r"run 'seed0' is in a.csv and in b.csv, and only one of them says its model"):
+        oo.import_scores(tmp_path, in_domain="mnli")
 
 
 def test_averages_settings_and_spreads_are_no_test_sets(tmp_path: Path) -> None:

@@ -55,18 +55,30 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
 
 def _in_several(files: Sequence[Path], tables: Sequence[pd.DataFrame]) -> list[str]:
     """A note on runs of one name in several files, which are taken as one run unless something tells them apart."""
-    owners: dict[tuple[str, ...], list[str]] = {}
+    owners: dict[str, list[tuple[str, dict[str, str]]]] = {}
     for file, table in zip(files, tables, strict=True):
-        known = [name for name in ("run", *FIELDS) if name in table.columns]
-        for identity in table[known].drop_duplicates().astype(str).itertuples(index=False):
-            owners.setdefault(tuple(identity), []).append(file.name)
-    twins = {identity: names for identity, names in owners.items() if len(names) > 1}
+        known = [name for name in FIELDS if name in table.columns]
+        for run, *about in table[["run", *known]].drop_duplicates().astype(str).itertuples(index=False):
+            owners.setdefault(run, []).append((file.name, dict(zip(known, about, strict=True))))
+    twins: dict[str, list[str]] = {}
+    for run, places in owners.items():
+        (first, about), *others = places
+        for name, other in others:
+            if name == first or any(about[field] != other[field] for field in about.keys() & other.keys()):
+                continue
+            only = next(iter(sorted(about.keys() ^ other.keys())), None)
+            if only is not None:
+                raise DataError(
+                    f"run '{shown(run)}' is in {first} and in {name}, and only one of them says its {only}; add a"
+                    f" column {only} to the other, or give its runs other names"
+                )
+            twins.setdefault(run, [first]).append(name)
     if not twins:
         return []
-    run, names = next((identity[0], names) for identity, names in twins.items())
-    others = f" (and {len(twins) - 1} others)" if len(twins) > 1 else ""
+    run, names = next(iter(twins.items()))
+    others_too = f" (and {len(twins) - 1} others)" if len(twins) > 1 else ""
     return [
-        f"run '{shown(run)}'{others} is in {some(names, 3)}: taken as one run; if they differ, give each"
+        f"run '{shown(run)}'{others_too} is in {some(names, 3)}: taken as one run; if they differ, give each"
         " file a column model or seed, or its runs other names"
     ]
 
