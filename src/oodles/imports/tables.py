@@ -58,8 +58,8 @@ def _in_several(files: Sequence[Path], tables: Sequence[pd.DataFrame]) -> list[s
     owners: dict[str, list[tuple[str, dict[str, str]]]] = {}
     for file, table in zip(files, tables, strict=True):
         known = [name for name in FIELDS if name in table.columns]
-        for run, *about in table[["run", *known]].drop_duplicates().astype(str).itertuples(index=False):
-            owners.setdefault(run, []).append((file.name, dict(zip(known, about, strict=True))))
+        for run, *cells in table[["run", *known]].drop_duplicates().astype(str).itertuples(index=False):
+            owners.setdefault(run, []).append((file.name, dict(zip(known, cells, strict=True))))
     twins: dict[str, list[str]] = {}
     for run, places in owners.items():
         (first, about), *others = places
