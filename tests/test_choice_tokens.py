@@ -75,3 +75,19 @@ def test_the_cache_holds_the_same(tokenizer: Any, tmp_path: Path, monkeypatch: p
     for name in ("tokens", "starts", "reads", "counts", "base"):
         assert getattr(first, name).tolist() == getattr(again, name).tolist()
     assert first.shortened == again.shortened == ("1",)
+
+
+def test_the_cache_is_of_one_start_token_and_of_this_code(
+    tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts without a context begin with the start token, which is no part of what a tokenizer's file says."""
+    from oodles.model import tokens
+
+    monkeypatch.setenv("OODLES_CACHE", str(tmp_path))
+    (first,) = encode_sets(tokenizer, [a_set("")], None)
+    tokenizer.bos_token = tokenizer.eos_token
+    (other,) = encode_sets(tokenizer, [a_set("")], None)
+    assert other.tokens[0] == tokenizer.bos_token_id != first.tokens[0]
+    monkeypatch.setattr(tokens, "_code", lambda: "another version")
+    encode_sets(tokenizer, [a_set("")], None)
+    assert len(list((tmp_path / "tokens").iterdir())) == 3

@@ -98,6 +98,28 @@ def test_score_without_a_folder_prints_the_same_and_writes_nothing(
     assert json.loads(file.read_text())["results"] == told["results"]
 
 
+def test_score_says_how_many_prompts_were_shortened(toy_suite: Path, tiny_model: Path, tmp_path: Path) -> None:
+    """In the table's last line and in the JSON, of sets with and without answers of their own."""
+    text = toy_suite.read_text().replace('truncate = "premise"', 'truncate = "premise"\nmax_tokens = 24')
+    text += '[patterns.own]\ntext = "{goal}"\nmax_tokens = 24\n'
+    text += '[[test_sets]]\nname = "own"\nsource = { file = "own.jsonl" }\npattern = "own"\nchoices = ["a", "b"]\n'
+    toy_suite.write_text(text)
+    goals = ["short", "word " * 40, "other " * 40]
+    rows = [{"goal": goal, "a": "yes", "b": "no", "label": 0} for goal in goals]
+    (toy_suite.parent / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = ("score", "--model", "tiny-llama-untrained", "--suite", toy_suite)
+    told = json.loads(command(*arguments, "--json").stdout)
+    assert told["shortened"]["own"] == 2
+    assert told["shortened"]["home"] > 0
+    done = command(*arguments, "--out", tmp_path / "scored", "--output", "lm-eval")
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("prompts shortened to fit: ")]
+    assert "own 2 of 3" in line
+    assert f"home {told['shortened']['home']} of {told['n-samples']['home']['effective']}" in line
+    (file,) = (tmp_path / "scored" / "lm-eval").rglob("results_*.json")
+    assert json.loads(file.read_text())["shortened"] == told["shortened"]
+
+
 def test_a_slice_has_the_version_of_its_set() -> None:
     scores = SCORES.assign(test_set=["arc/easy"] * 3 + ["mine"])
     told = results_of(scores, SETS, model="m", step=None)

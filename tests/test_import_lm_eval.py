@@ -143,6 +143,25 @@ def test_adapters_are_runs_of_their_model_and_checkpoints_of_one_run(tmp_path: P
     assert (table["run"].unique().tolist(), table["model"].unique().tolist()) == (["out/whole"], ["out/whole"])
 
 
+@pytest.mark.parametrize(
+    ("named", "run", "model"),
+    [("org/base,peft=checkpoint-{}", "org/base/checkpoints", "org/base"), ("./checkpoint-{}", "checkpoints", None)],
+)
+def test_checkpoints_without_a_folder_are_one_run_and_told(
+    tmp_path: Path, named: str, run: str, model: str | None
+) -> None:
+    for step in (10, 20):
+        told = result(named.format(step), a=0.5 + step / 100, b=0.4)
+        (tmp_path / f"{step}.json").write_text(json.dumps(told))
+    (tmp_path / "base.json").write_text(json.dumps(result("org/base", a=0.4, b=0.3)))
+    found = oo.import_scores(tmp_path)
+    own = found.table[found.table["run"] == run]
+    assert sorted(own["step"].unique()) == [10, 20]
+    assert own["model"].dropna().unique().tolist() == ([model] if model else [])
+    assert [n for n in found.notes if "named by their checkpoints alone" in n and "taken as one run" in n]
+    assert set(found.table["run"]) == {run, "org/base"}
+
+
 def test_files_that_contradict_each_other_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(result(a=0.5, b=0.4)))
     (tmp_path / "b.json").write_text(json.dumps(result(a=0.5, b=0.4)))

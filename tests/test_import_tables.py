@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from datetime import datetime
 from pathlib import Path
 
@@ -124,7 +125,7 @@ def test_a_long_table_without_runs_is_told_apart_by_what_it_says_of_them(tmp_pat
     same(imported.table, study())
     assert "runs are told apart by model" in imported.notes
     twice = pd.concat([table, table.assign(value=table["value"] / 2)])
-    with pytest.raises(DataError, match="has different values; keep one of them"):
+    with pytest.raises(DataError, match="has different scores of snli; keep one of them"):
         oo.analyse(written(twice, tmp_path / "twice.csv"), in_domain="snli")
 
 
@@ -178,7 +179,7 @@ def test_a_folder_of_files_is_a_run_each(tmp_path: Path) -> None:
         ("run,step,snli,hans\na,1,0.5,0.4\na,1,0.6,0.4\n", "rows 1, 2: run 'a' at step 1 has different scores"),
         ("run,step,snli,hans\na,1,0.5\n", "row 1: 3 cells, the header has 4; is the file cut off"),
         ("run,step,snli,hans\na,1,0.5,0.4,9\nb,1,0.5,0.4,9\n", "row 1: 5 cells, the header has 4"),
-        ("run,step,snli,speed\na,1,0.5,140\n", "column 'speed' holds 140, no accuracy; name the test sets"),
+        ("run,step,snli,speed\na,1,0.5,140\n", "column 'speed' holds 140, no accuracy; remove the column"),
         ("run,step,snli,temp\na,1,0.5,4\n", "'temp' goes up to 4, 'snli' to 0.5"),
         ("run;step;snli;hans\na;1,000;0,5;0,4\n", "step is '1,000': a decimal comma, or thousands"),
         ("run;step;snli;hans\na;1;0,5;0,4\nb;1;0.5;0,4\n", "snli is '0,5': a decimal comma, or thousands"),
@@ -344,6 +345,10 @@ def test_a_run_in_several_files_is_told(tmp_path: Path) -> None:
         told = [text[0] + ",model", *(f"{line},{name}" for line in text[1:])]
         (tmp_path / f"{name}.csv").write_text("\n".join(told))
     assert not [n for n in oo.import_scores(tmp_path, in_domain="mnli").notes if "taken as one run" in n]
+    text = (tmp_path / "b.csv").read_text().replace(",model", "").replace(",b\n", "\n").removesuffix(",b")
+    (tmp_path / "b.csv").write_text(text)
+    with pytest.raises(DataError, match=r"run 'seed0' is in a.csv and in b.csv, and only one of them says its model"):
+        oo.import_scores(tmp_path, in_domain="mnli")
 
 
 def test_averages_settings_and_spreads_are_no_test_sets(tmp_path: Path) -> None:
@@ -467,7 +472,7 @@ def test_a_file_of_one_run_needs_no_name(tmp_path: Path) -> None:
     ]
     assert "no column names the run: the file is one run" in imported.notes
     (tmp_path / "mine.csv").write_text("\n".join([*rows, "4,20,.9,.9"]))
-    with pytest.raises(DataError, match="no column names the run; say which does"):
+    with pytest.raises(DataError, match="no column names the run; add one, or, where every row is a run"):
         oo.import_scores(tmp_path / "mine.csv")
 
 
@@ -520,3 +525,129 @@ def test_parquet_with_categories_and_bytes(tmp_path: Path) -> None:
     written(study().assign(run=b"\xff"), tmp_path / "t.parquet")
     with pytest.raises(DataError, match="column 'run' holds bytes"):
         oo.import_scores(tmp_path / "t.parquet")
+
+
+HEAD = "mnli,hans,snli"
+CELLS = ".7,.5,.6"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        # a summary among models, not only among runs
+        *(
+            (f"model,{HEAD}\na,{CELLS}\nb,.8,.6,.7\n{name},{CELLS}\n", f"row 3: model is '{name}', a summary of the")
+            for name in ("Average", "AVG.", "Mean (3 seeds)", "Mean ± std", "Std.", "best", "Overall average")
+        ),
+        (f"run,step,{HEAD}\na,1,{CELLS}\nb,1,.8,.6,.7\nmean,,{CELLS}\n", "row 3: run is 'mean', a summary"),
+        # merged cells
+        (f"model,seed,{HEAD}\na,0,{CELLS}\n,1,.8,.6,.7\nb,2,{CELLS}\n,3,{CELLS}\n", "row 2: model is missing; write"),
+        # lines that are no rows
+        (f"run,step,{HEAD}\na,1,{CELLS}\n#a,2,.8,.6,.7\nb,1,{CELLS}\n", "row 2: begins with '#a', a comment?"),
+        (
+            f"run,step,{HEAD}\na,1,{CELLS}\n# crashed\nb,1,{CELLS}\n",
+            "row 2: 1 cells, the header has 5; is it a comment?",
+        ),
+        (f"run,step,{HEAD}\na,1,{CELLS}\nrun,step,{HEAD}\nb,1,{CELLS}\n", "row 2: the header again; remove the line"),
+        (f"My study,,,,\nrun,step,{HEAD}\na,1,{CELLS}\n", "is 'My study' a title? remove the line"),
+        ("run step mnli hans\na 1 .7 .5\n", "one column, 'run step mnli hans'; expected several, separated by commas"),
+        # two columns of one score
+        (f"run,step,hans_acc,{HEAD}\na,1,.4,{CELLS}\n", "columns 'hans_acc' and 'hans' are both the accuracy of hans"),
+        # steps and sets in other places
+        (f"run,100,200,300\na,{CELLS}\n", "columns 100, 200, 300 are named by numbers: are they steps?"),
+        (
+            "run,test_set,split,value\na,hans,val,.5\na,hans,test,.6\n",
+            "rows 1, 2: run 'a' at step 0 has different scores",
+        ),
+        (
+            "test_set,run,mean,std\nhans,a,.5,.1\n",
+            "no column 'value'; say which column holds the score: --map value=mean",
+        ),
+        (f"run,step,{HEAD}\na,1 000,{CELLS}\n", "row 1: step is '1 000'; expected a number"),
+    ],
+)
+def test_sheets_that_would_be_read_wrongly_are_refused(tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / "t.csv").write_text(content, encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        oo.import_scores(tmp_path / "t.csv")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_advice_works_when_pasted(tmp_path: Path) -> None:
+    """The first --map or --test-set of a message, as a shell splits it, makes the table readable."""
+    seeds = [f"{seed},{model},.{70 + seed},.5{seed},.6\n" for model in ("x", "y") for seed in range(4)]
+    cases = {
+        "unnamed": f",{HEAD}\n" + "".join(f"m{i},.7{i},.5{i},.6\n" for i in range(5)),
+        "seeds": f"run,architecture,{HEAD}\n"
+        + "".join(row.replace(",.", ",.1" if "y" in row else ",.") for row in seeds),
+        "folds": f"model,fold,{HEAD}\n" + "".join(f"m,{i},.7{i},.5{i},.6\n" for i in range(5)),
+        "epochs": f"run,epoch,{HEAD}\n" + "".join(f"a,{i},.7{i},.5{i},.6\n" for i in range(5)),
+        "gaps": f"run,step,{HEAD},gap\n" + "".join(f"a,{i},.7{i},.5{i},.6,-.{i + 1}\n" for i in range(5)),
+        "means": "run,step,hans acc (mean),mnli acc (mean)\n" + "".join(f"a,{i},.7{i},.5{i}\n" for i in range(5)),
+        "slashed": "run,step,val/mnli,val/hans\n" + "".join(f"a,{i},.7{i},.5{i}\n" for i in range(5)),
+        "unit": "run,step,dataset,Accuracy (%)\n" + "".join(f"a,{i},mnli,7{i}\na,{i},hans,5{i}\n" for i in range(5)),
+    }
+    options = {"--map": "maps", "--test-set": "test_sets", "--keys": "keys"}
+    for name, content in cases.items():
+        (tmp_path / f"{name}.csv").write_text(content)
+        with pytest.raises(DataError) as caught:
+            oo.import_scores(tmp_path / f"{name}.csv")
+        words = shlex.split("--" + str(caught.value).partition(" --")[2].partition(", or")[0])
+        told: dict[str, list[str]] = {}
+        for option, value in zip(words[::2], words[1::2], strict=False):
+            told.setdefault(options[option], []).append(value)
+        said = {key: values[0] if key == "keys" else values for key, values in told.items()}
+        table = oo.import_scores(tmp_path / f"{name}.csv", **said).table
+        assert set(table["test_set"]) >= {"mnli", "hans"} or name == "means", (name, words)
+        assert table["value"].between(0, 1).all()
+        assert len(table) == len(table.drop_duplicates(["run", "step", "test_set"])), name
+
+
+def test_bests_averages_and_spreads_of_all_kinds_are_no_test_sets(tmp_path: Path) -> None:
+    others = ["best", "best_hans", "hans_best", "AVG OOD", "Macro-avg", "mean acc", "hans (std)", "hans ±", "hans_sem"]
+    others += ["GPU hours", "Params (B)", "Year", "max"]
+    rows = "".join(f"a,{i},.7{i},.5{i},.6{',.9' * len(others)}\n" for i in range(5))
+    (tmp_path / "t.csv").write_text(f"run,step,{HEAD},{','.join(others)}\n{rows}")
+    found = oo.import_scores(tmp_path / "t.csv")
+    assert set(found.table["test_set"]) == {"mnli", "hans", "snli"}
+    assert [note for note in found.notes if "not taken: best, best_hans" in note]
+
+
+def test_steps_as_people_write_them(tmp_path: Path) -> None:
+    for name, steps in {"k": "0.5k,1k,1.5k", "folders": "checkpoint-500,checkpoint-1000,checkpoint-1500"}.items():
+        rows = "".join(f"a,{step},.7,.5\n" for step in steps.split(","))
+        (tmp_path / f"{name}.csv").write_text(f"run,step,mnli,hans\n{rows}")
+        assert set(oo.import_scores(tmp_path / f"{name}.csv").table["step"]) == {500, 1000, 1500}
+
+
+def test_long_tables_without_steps_and_sheets_on_their_side(tmp_path: Path) -> None:
+    """The same scores: a row per score, a column per run, a column per step, and runs as a Parquet file's index."""
+    scores = {(f"m{i}", name): 0.5 + i / 100 + j / 10 for i in range(4) for j, name in enumerate(("hans", "mnli"))}
+    long = pd.DataFrame([(*key, value) for key, value in scores.items()], columns=["model", "dataset", "Accuracy"])
+    files = {
+        "long": long,
+        "metric": long.rename(columns={"Accuracy": "value"}).assign(metric="Acc"),
+        "turned": long.pivot(index="dataset", columns="model", values="Accuracy").reset_index(names="task"),
+        "steps": long.rename(columns={"Accuracy": "0", "dataset": "task"}).assign(**{"10": 0.9}),
+    }
+    for name, table in files.items():
+        written(table, tmp_path / f"{name}.csv")
+        found = oo.import_scores(tmp_path / f"{name}.csv").table.query("step == 0")
+        assert dict(zip(zip(found["run"], found["test_set"], strict=True), found["value"], strict=True)) == scores
+        assert "metric" not in found or set(found["metric"]) == {"accuracy"}
+    long.pivot(index="model", columns="dataset", values="Accuracy").to_parquet(tmp_path / "indexed.parquet")
+    found = oo.import_scores(tmp_path / "indexed.parquet").table
+    assert dict(zip(zip(found["run"], found["test_set"], strict=True), found["value"], strict=True)) == scores
+
+
+def test_a_trainers_names_are_read_alike_in_tables_and_logs(tmp_path: Path) -> None:
+    rows = "".join(f"a,{i},.7,.5,1.{i},2\n" for i in range(3))
+    header = "run,step,eval_mnli_accuracy,eval_hans_accuracy,eval_hans_loss,eval_runtime"
+    (tmp_path / "t.csv").write_text(f"{header}\n{rows}")
+    table = oo.import_scores(tmp_path / "t.csv", in_domain="mnli").table
+    assert set(zip(table["test_set"], table["metric"], strict=True)) == {
+        ("mnli", "accuracy"),
+        ("hans", "accuracy"),
+        ("hans", "loss"),
+    }

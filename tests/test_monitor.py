@@ -24,7 +24,9 @@ def test_the_line_of_an_evaluation() -> None:
 
 def test_the_first_answers_of_two_patterns_are_both_named() -> None:
     values = {**VALUES, "far": {"accuracy": 1.0, "share:true": 0.9}}
-    assert evaluation_line(0, None, 1.0, values, "home").endswith("Yes/true 0.50")
+    assert evaluation_line(0, None, 1.0, values, "home").endswith(
+        "Yes 0.30  true 0.90"
+    )  # of other answers: not their mean
 
 
 def test_the_time_left_is_that_of_the_steps_and_evaluations_to_come() -> None:

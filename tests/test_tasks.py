@@ -70,6 +70,66 @@ def test_five_layouts_equal_the_harness(
             assert found.right[metric].mean() == told["results"][prompts.name][f"{metric},none"]
 
 
+ODD = [
+    ("the cat", ["sat", "sat down", "sat down on", "ran"]),  # one begins as another
+    ("yes or no ", ["yes ", "yes", "no  "]),  # spaces at ends
+    ("<s> a start of its own", ["same", "same", "other"]),  # twice the same
+    ("naïve 東京 🙂", ["é", "e\u0301", "🙂🙂", "東"]),
+    ("many", [f"option {number}" for number in range(30)]),
+    ("river " * 200, ["stone", "a stone"]),  # too long
+]
+
+
+def tokenizer_with_start(*, spaced: bool) -> Any:
+    """As Llama's (`spaced`: a space before every text) and Gemma's are made: a start token before every text."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    made = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>"))
+    made.normalizer = normalizers.Replace(" ", "▁")
+    if spaced:
+        made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), made.normalizer])
+    made.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
+    made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    words = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    texts = [f"Q: {question}\nA: {' '.join(choices)}" for question, choices in ODD[:3]] * 9
+    made.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=400, special_tokens=words))
+    made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spaced", [True, False])
+@pytest.mark.parametrize("text", ["Q: {{q}}\\nA:", "{{q}}", ""])
+def test_odd_choices_and_start_tokens_equal_the_harness(tmp_path: Path, harness: Any, spaced: bool, text: str) -> None:
+    """A tokenizer that writes a start token before every text: the harness keeps it, once, and so do we."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    rows = [{"q": q, "choices": c, "label": number % len(c)} for number, (q, c) in enumerate(ODD)]
+    file = tmp_path / "odd.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    body = f'doc_to_text: "{text}"\ndoc_to_target: label\ndoc_to_choice: choices'
+    (tmp_path / "odd.yaml").write_text(harness_tasks.YAML.format(name="odd", body=body, train=file, test=file))
+    source = '[[test_sets]]\nname = "odd"\nsource = { lm_eval = "odd.yaml" }\n'
+    (tmp_path / "s.toml").write_text(f'schema = 1\nname = "s"\n{source}')
+    tokenizer = tokenizer_with_start(spaced=spaced)
+    assert tokenizer("a")["input_ids"][0] == tokenizer.bos_token_id
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = LlamaConfig(vocab_size=len(tokenizer), max_position_embeddings=128, initializer_range=0.3, **sizes)
+    model = LlamaForCausalLM(config).eval()
+    told = harness_tasks.evaluate(model, tokenizer, {"odd": tmp_path / "odd.yaml"}, 0)
+    prompts = prompts_of(load_suite(tmp_path / "s.toml"), "odd")
+    (plan,) = prepare_all(model, tokenizer, [prompts])
+    found = predict(model, plan, prompts)
+    for own, sample in zip(found.scores, sorted(told["samples"]["odd"], key=lambda s: s["doc_id"]), strict=True):
+        theirs = [float(score) for score, _ in sample["filtered_resps"]]
+        assert own[: len(theirs)] == pytest.approx(theirs, abs=1e-4)
+    for metric in ("acc", "acc_norm"):
+        assert found.right[metric].mean() == told["results"]["odd"][f"{metric},none"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fewshot", [0, 5])
 def test_the_unconditional_baseline_equals_the_harness(

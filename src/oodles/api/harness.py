@@ -28,8 +28,18 @@ class Described:
     shots: int = 0
 
 
-def results_of(scores: pd.DataFrame, sets: Mapping[str, Described], *, model: str, step: int | None) -> dict[str, Any]:
-    """Return the scores of one model at one step as the harness writes them; `step` only if there are several."""
+def results_of(
+    scores: pd.DataFrame,
+    sets: Mapping[str, Described],
+    *,
+    model: str,
+    step: int | None,
+    shortened: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    """Return the scores of one model at one step as the harness writes them; `step` only if there are several.
+
+    `shortened` is no field of the harness: how many prompts of each set were shortened to fit.
+    """
     tasks: dict[str, dict[str, Any]] = {}
     for name, own in scores.groupby("test_set", sort=False):
         values = dict(zip(own["metric"], own["value"], strict=True))
@@ -56,6 +66,7 @@ def results_of(scores: pd.DataFrame, sets: Mapping[str, Described], *, model: st
         "n-samples": {
             name: {"original": told[name].size, "effective": own["sample_len"]} for name, own in tasks.items()
         },
+        "shortened": dict(shortened or {}),
         "config": {"model": "hf", "model_args": f"pretrained={model}{revision}"},
         "model_source": "oodles",
         "model_name": model,
@@ -96,6 +107,18 @@ def results_table(results: Mapping[str, Any]) -> str:
         cells = zip(row, widths, numeric, strict=True)
         lines.append(_line([cell.rjust(w) if right else cell.ljust(w) for cell, w, right in cells]))
     return "\n".join(lines) + "\n"
+
+
+def shortened_note(results: Mapping[str, Any]) -> str:
+    """What the harness only warns of: how many prompts of which sets did not fit; empty if none."""
+    sizes = results["n-samples"]
+    cut = [
+        f"{name} {count}"
+        + (f" of {sizes[name]['effective']}" if name in sizes else "")  # or only a slice of it is shown
+        for name, count in results["shortened"].items()
+        if count
+    ]
+    return f"prompts shortened to fit: {', '.join(cut)}" if cut else ""
 
 
 def _rows(results: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:

@@ -174,6 +174,8 @@ def _results(scored: Scored, options: ScoreOptions) -> list[dict[str, Any]]:
     from datetime import datetime
 
     from oodles.api.harness import results_of, write_results
+    from oodles.store.folder import StudyFolder
+    from oodles.store.scores import read_scores
     from oodles.store.table import read_runs
 
     if not scored.done and not scored.skipped:
@@ -182,11 +184,14 @@ def _results(scored: Scored, options: ScoreOptions) -> list[dict[str, Any]]:
     own = table[(table["run"] == scored.run) & table["value"].notna()]
     steps = sorted(own["step"].unique())
     sets = _described(options)
+    lines = read_scores(StudyFolder(scored.out).run(scored.run))
+    shortened = {(line.step, line.test_set): line.shortened for line in lines if line.shortened is not None}
     results = []
     for step in steps:
         several = int(step) if len(steps) > 1 else None
         model = str(own["model"].iloc[0])
-        results.append(results_of(own[own["step"] == step], sets, model=model, step=several))
+        cut = {name: count for (at, name), count in shortened.items() if at == step}
+        results.append(results_of(own[own["step"] == step], sets, model=model, step=several, shortened=cut))
         if options.output is not None:
             place = (options.out or Path()) / "lm-eval"
             say(f"wrote {write_results(results[-1], place, datetime.now())}")
@@ -195,10 +200,12 @@ def _results(scored: Scored, options: ScoreOptions) -> list[dict[str, Any]]:
 
 def _show(results: Sequence[Mapping[str, Any]], as_json: bool = False) -> None:
     """Print the scores of the last step as the harness does."""
-    from oodles.api.harness import results_table
+    from oodles.api.harness import results_table, shortened_note
 
     for last in results[-1:]:
         print_json(last) if as_json else tell(results_table(last))
+        if not as_json and (cut := shortened_note(last)):
+            tell(cut)
 
 
 def _described(options: ScoreOptions) -> dict[str, Any]:

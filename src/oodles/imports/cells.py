@@ -11,7 +11,7 @@ import io
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ def read_cells(path: Path, where: str | None = None) -> pd.DataFrame:
 
 def _read(path: Path, kind: str, where: str) -> pd.DataFrame:
     if kind == ".parquet":
-        table = _named(read_frame(path), where)
+        table = _named(_with_index(read_frame(path)), where)
         for name in table.columns:
             if isinstance(table[name].dtype, pd.CategoricalDtype):
                 table[name] = table[name].astype(object)
@@ -82,9 +82,15 @@ def _read(path: Path, kind: str, where: str) -> pd.DataFrame:
     return _numbered(_named(pd.DataFrame(columns, dtype=object).infer_objects(), where), where)
 
 
+def _with_index(table: pd.DataFrame) -> pd.DataFrame:
+    """An index that says something, as where a user made the runs one, is a column as well."""
+    plain = table.index.names == [None] and pd.api.types.is_integer_dtype(table.index)
+    return table if plain else table.reset_index()
+
+
 def _rows(value: Any, where: str) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
-        raise DataError(f"{where}: expected a list of objects, one per row")
+        raise DataError(f"{where}: expected a list of objects, one per row (of pandas: to_json(orient='records'))")
     return value
 
 
@@ -139,12 +145,42 @@ def _check_shape(text: str, delimiter: str, where: str) -> list[str]:
     if not header:
         raise ValueError("the file is empty; expected a header and at least one row")
     _refuse_twins(header, where)
+    first: set[bool] = set()  # whether rows begin with a `#`
     for number, row in enumerate(rows, start=1):
+        hashed = _begins_with_hash(row)
         if len(row) != len(header) and any(cell.strip() for cell in row):
             cause = "the file cut off, or a cell with a comma not in quotation marks"
             cause = f"'{shown(header[0])}' a title? remove the line" if len(header) == 1 else f"{cause}?"
+            cause = "it a comment? remove the line" if hashed else cause
             raise DataError(f"{where} row {number}: {len(row)} cells, the header has {len(header)}; is {cause}")
+        _refuse_header_again(row, header, where, number)
+        first.add(hashed)
+        if len(first) > 1 and hashed:
+            raise _comment(row, where, number)
+    if len(header) == 1:
+        separated = "separated by commas, semicolons, tabs or |"
+        raise DataError(f"{where}: one column, '{shown(header[0])}'; expected several, {separated}")
+    _refuse_title(header, where)
     return [name or f"column {place}" for place, name in enumerate(header, start=1)]
+
+
+def _begins_with_hash(row: Sequence[Any]) -> bool:
+    return bool(row) and str(row[0]).startswith("#")
+
+
+def _comment(row: Sequence[Any], where: str, number: int) -> DataError:
+    return DataError(f"{where} row {number}: begins with '{shown(row[0], 20)}', a comment? remove the line")
+
+
+def _refuse_header_again(row: Sequence[Any], header: Sequence[str], where: str, number: int) -> None:
+    """Files that were put under each other, each with its header."""
+    if row[0] == header[0] and [str(cell).strip() for cell in row] == [*header]:
+        raise DataError(f"{where} row {number}: the header again; remove the line")
+
+
+def _refuse_title(header: Sequence[str], where: str) -> None:
+    if len(header) > 2 and header[0] and not any(header[1:]):
+        raise DataError(f"{where}: only the first column has a name; is '{shown(header[0])}' a title? remove the line")
 
 
 def _refuse_twins(names: Iterable[str], where: str) -> None:
@@ -186,6 +222,11 @@ def _read_excel(path: Path, where: str) -> pd.DataFrame:
         _refuse_uncomputed(path, next(iter(filled)), where)
     names = [str(name).strip() if name is not None else f"column {i}" for i, name in enumerate(header[:width], start=1)]
     _refuse_twins(names, where)
+    hashed = [_begins_with_hash(row) for row in rows]
+    for number, row in enumerate(rows, start=1):
+        _refuse_header_again(row, names, where, number)
+        if hashed[number - 1] and not all(hashed):
+            raise _comment(row, where, number)
     return pd.DataFrame([row[:width] for row in rows], columns=names, dtype=object).infer_objects()
 
 

@@ -36,6 +36,9 @@ USUAL = (  # how runs are named, what says most first
     *(f"{{model}}{mark}{word}{{seed}}" for word in ("seed", "seed_", "seed-", "seed=", "s", "") for mark in "_/-"),
     *(f"{word}{{seed}}" for word in ("seed", "seed_", "seed-", "seed=", "run", "run_", "run-", "s", "")),
 )
+NAMELESS = "checkpoints"  # a run of which only these are named
+NO_STEP = "no step in the model's name or revision: such models have one checkpoint, at step 0"
+BARE = "taken as one run; if they are of several, evaluate them by a path that names the run's folder"
 FILE = "a table with a line per run: --map runs.csv, columns run,model,train_set,seed"
 
 
@@ -100,8 +103,10 @@ def read_maps(options: Options) -> RunMap:
     return RunMap(columns=columns, runs=runs, names=names, pattern=options.names or "")
 
 
-def place_of(name: str, revision: object, notes: list[str]) -> tuple[str, int]:
+def place_of(name: str, revision: object, notes: list[str], base: str = "") -> tuple[str, int]:
     """The run and the step that a model's name and revision speak of; step 0, and a note, where they do not.
+
+    A name of nothing but a checkpoint is that of a run whose folder was not named; `base` is the model it adapts.
 
     >>> place_of("EleutherAI/pythia-70m", "step1000", []), place_of("out/run1/checkpoint-250", None, [])
     (('EleutherAI/pythia-70m', 1000), ('out/run1', 250))
@@ -110,11 +115,14 @@ def place_of(name: str, revision: object, notes: list[str]) -> tuple[str, int]:
         found = list(STEP.finditer(text))
         if found:
             left = (text[: found[-1].start()] + text[found[-1].end() :]).strip("/_-. ")
+            if text is name and not left:
+                notes.append(f"models named by their checkpoints alone, such as {shown(name)}: {BARE}")
+                return f"{base}/{NAMELESS}".strip("/"), int(found[-1][1])
             if text is name:
-                return left or name, int(found[-1][1])
+                return left, int(found[-1][1])
             branch = TOKENS.sub("", left).strip("/_-. ")  # stage2-ingredient1-step2000: another run than stage 1
             return f"{name}@{branch}" if branch else name, int(found[-1][1])
-    notes.append("no step in the model's name or revision: such models have one checkpoint, at step 0")
+    notes.append(NO_STEP)
     return name, 0
 
 

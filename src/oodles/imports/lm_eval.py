@@ -17,7 +17,7 @@ import pandas as pd
 from oodles.errors import DataError, first_line, shown
 from oodles.imports.contract import Imported, Options
 from oodles.imports.found import files_below
-from oodles.imports.identity import place_of
+from oodles.imports.identity import NAMELESS, NO_STEP, place_of
 from oodles.imports.logs import Score, as_number, from_scores, tell_unread
 from oodles.shapes import ANY, load_json, misfit, parse_json
 
@@ -65,9 +65,11 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
         config = _config(value)
         before = len(notes)
         run, step = _place(config, file, notes)
-        placed.setdefault(run, set()).add(len(notes) == before)
+        placed.setdefault(run, set()).add(NO_STEP not in notes[before:])
         if str(config.get("model_name", "")).startswith(run):
             config["model_name"] = run  # without the step of a checkpoint's folder
+        elif run.endswith(NAMELESS):
+            config.pop("model_name")
         configs.setdefault(run, {}).update(config)
         scores += _scores(value, run, step, file, notes)
         samples += [(one, run, step) for one in _samples_of(file)]
@@ -138,7 +140,8 @@ def _place(config: Mapping[str, Any], file: Path, notes: list[str]) -> tuple[str
     if not name:
         name = file.parent.name if DATE.match(file.stem) else file.stem
         notes.append(f"{file.name}: no model is named in it: the run is named after the file or its folder")
-    return place_of(name, config.get("revision") or config.get("model_revision"), notes)
+    base = str(config.get("model") or "")  # of an adapter
+    return place_of(name, config.get("revision") or config.get("model_revision"), notes, base)
 
 
 def _scores(value: Mapping[str, Any], run: str, step: int, file: Path, notes: list[str]) -> Iterator[Score]:

@@ -6,14 +6,16 @@ another version of it, in another run, may write it in another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from oodles.errors import DataError, shown, some
+from oodles.imports.columns import chosen
 
 SHARES = ("accuracy", "balanced_accuracy", "f1", "auc", "exact_match", "acc_norm", "precision", "recall")
+MOST_NAMED = 8  # test sets in an example
 CURE = "write all as shares or all as per cent; a metric that is neither needs a column metric"
 TOLD = "scores above 1 are taken as per cent and divided by 100"
 
@@ -26,17 +28,18 @@ def wide_shares(
     if not columns:
         return table
     low, high = table[columns].min(), table[columns].max()
-    example = f"name the test sets, e.g. --test-set {shown(str(columns[-1]))}"
     wrong = [c for c in columns if low[c] < 0 or high[c] > 100]
     if wrong:
         found = low[wrong[0]] if low[wrong[0]] < 0 else high[wrong[0]]
-        raise DataError(f"{where}: column '{shown(wrong[0])}' holds {found:g}, no accuracy; {example}")
+        cure = _example(columns, high, wrong) or "remove the column"
+        raise DataError(f"{where}: column '{shown(wrong[0])}' holds {found:g}, no accuracy; {cure}")
     large = [c for c in columns if high[c] > 1]
     small = [c for c in columns if 0 < high[c] <= 1]
     if large and small:
+        example = _example(columns, high, wrong)
         raise DataError(
             f"{where}: column '{shown(large[0])}' goes up to {high[large[0]]:g}, '{shown(small[0])}' to"
-            f" {high[small[0]]:g}; {example}, or write all as shares or all as per cent"
+            f" {high[small[0]]:g}; {f'{example}, or ' if example else ''}write all as shares or all as per cent"
         )
     if not large:
         return table
@@ -50,6 +53,14 @@ def wide_shares(
             )
     notes.append(TOLD)
     return table.assign(**{c: table[c] / 100 for c in columns})
+
+
+def _example(columns: Sequence[str], high: pd.Series, wrong: Sequence[str]) -> str:
+    """An option that leaves out what is in the way: of shares and per cent the smaller part."""
+    fine = [c for c in columns if c not in wrong]
+    large = [c for c in fine if high[c] > 1]
+    kept = max(large, [c for c in fine if c not in large], key=len)
+    return f"name the test sets, e.g. {chosen(kept[:MOST_NAMED])}" if len(kept) > 1 else ""
 
 
 def long_shares(table: pd.DataFrame, where: str, notes: list[str], *, by_hand: bool) -> pd.DataFrame:

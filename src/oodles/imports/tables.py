@@ -7,6 +7,7 @@ is told in notes, and what cannot be told is asked for.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,39 +17,19 @@ import pandas as pd
 
 from oodles.errors import ConfigError, DataError, nearest, shown, some
 from oodles.imports.cells import NUMBER, PICKLES, SUFFIXES, TEXT, read_cells
+from oodles.imports.columns import SYNONYMS, are_steps, as_steps, chosen, is_score, is_summary, mapped
 from oodles.imports.contract import Imported, Options
 from oodles.imports.found import files_below
 from oodles.imports.identity import FIELDS, RunMap, read_maps
 from oodles.imports.keys import METRICS, PREFIX, by_suffix, canonical, split_keys
 from oodles.imports.shares import long_shares, wide_shares
-from oodles.stats.longtable import OPTIONAL, REQUIRED, SOURCE, as_table, disarmed, is_missing
+from oodles.stats.longtable import KEY, OPTIONAL, REQUIRED, SOURCE, as_table, disarmed, is_missing
 
 NAME = "table"
 IN_FOLDERS = (*TEXT, ".parquet", ".jsonl", ".xlsx")  # a folder's .json files are rarely tables
-SYNONYMS = {  # what people call a column, in lower case, the surest first
-    "run": ("run", "run_name", "run_id", "experiment", "name"),
-    "step": ("step", "steps", "global_step", "train/global_step", "iteration", "checkpoint", "_step"),
-    "test_set": ("test_set", "testset", "eval_set", "task", "benchmark", "dataset"),
-    "value": ("value", "score"),
-    "model": ("model", "model_name", "model_name_or_path", "base_model"),
-    "train_set": ("train_set", "train_ds", "train_dataset", "trained_on"),
-    "shots": ("shots", "shot", "n_shots", "num_shots"),
-    "seed": ("seed", "random_seed"),
-    "metric": ("metric", "metric_name"),
-    "n": ("n",),  # n_samples, num_examples and the like are often the training set's
-    "role": ("role",),
-}
-SETTINGS = re.compile(  # columns of numbers that are no scores
-    r"(column \d+|unnamed.*|index|id|rank|epochs?|(.*[_ ])?(avg|average|mean|overall|total)|.*(n_samples|"
-    r"warmup|ratio|momentum|smoothing|beta\d?|eps(ilon)?|gamma|width|depth|heads|learning_rate|lr|loss|runtime|time|timestamp|seconds?|date|"
-    r"batch(_size)?|steps?|tokens?|examples|params|parameters|flops|flos|size|layers|grad_norm|decay|dropout|seed|"
-    r"temperature|rank|alpha|stderr|std|_se|_sd|error|count|_n|[_ ]ci(95)?|[_ ](ci_)?(low|high|lower|upper)(er)?)|"
-    r"(n|num|number)_.*)",
-    re.IGNORECASE,
-)
 EXPORT = re.compile(r"(?P<run>.+) - (?P<key>.+?)(?P<kind>__MIN|__MAX|__STEP)?")  # of a chart of wandb
-SUMMARIES = ("mean", "average", "avg", "median", "std", "std dev", "stdev", "sd", "overall", "total")  # no runs
 TIME = re.compile(r"relative time.*|wall time", re.IGNORECASE)  # what a chart of wandb has instead of the step
+NO_STEPS = "no column for the step: every row is a model with one checkpoint"
 ROW = "row"  # --map run=row: every row is a run
 
 
@@ -74,18 +55,30 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
 
 def _in_several(files: Sequence[Path], tables: Sequence[pd.DataFrame]) -> list[str]:
     """A note on runs of one name in several files, which are taken as one run unless something tells them apart."""
-    owners: dict[tuple[str, ...], list[str]] = {}
+    owners: dict[str, list[tuple[str, dict[str, str]]]] = {}
     for file, table in zip(files, tables, strict=True):
-        known = [name for name in ("run", *FIELDS) if name in table.columns]
-        for identity in table[known].drop_duplicates().astype(str).itertuples(index=False):
-            owners.setdefault(tuple(identity), []).append(file.name)
-    twins = {identity: names for identity, names in owners.items() if len(names) > 1}
+        known = [name for name in FIELDS if name in table.columns]
+        for run, *cells in table[["run", *known]].drop_duplicates().astype(str).itertuples(index=False):
+            owners.setdefault(run, []).append((file.name, dict(zip(known, cells, strict=True))))
+    twins: dict[str, list[str]] = {}
+    for run, places in owners.items():
+        (first, about), *others = places
+        for name, other in others:
+            if name == first or any(about[field] != other[field] for field in about.keys() & other.keys()):
+                continue
+            only = next(iter(sorted(about.keys() ^ other.keys())), None)
+            if only is not None:
+                raise DataError(
+                    f"run '{shown(run)}' is in {first} and in {name}, and only one of them says its {only}; add a"
+                    f" column {only} to the other, or give its runs other names"
+                )
+            twins.setdefault(run, [first]).append(name)
     if not twins:
         return []
-    run, names = next((identity[0], names) for identity, names in twins.items())
-    others = f" (and {len(twins) - 1} others)" if len(twins) > 1 else ""
+    run, names = next(iter(twins.items()))
+    others_too = f" (and {len(twins) - 1} others)" if len(twins) > 1 else ""
     return [
-        f"run '{shown(run)}'{others} is in {some(names, 3)}: taken as one run; if they differ, give each"
+        f"run '{shown(run)}'{others_too} is in {some(names, 3)}: taken as one run; if they differ, give each"
         " file a column model or seed, or its runs other names"
     ]
 
@@ -113,17 +106,45 @@ def _read_one(file: Path, maps: RunMap, options: Options, *, several: bool) -> I
     _refuse_timed_chart(table, where)
     if several and "run" not in table.columns and not any(name in table.columns for name in FIELDS):
         table["run"] = file.stem
+    if "step" in table.columns:
+        table["step"] = as_steps(table["step"])
     if "test_set" in table.columns and "value" not in table.columns:
-        table = _from_metrics(table, notes)
+        table = _from_columns(_from_metrics(table, notes), notes)
     if "test_set" in table.columns or "value" in table.columns:
-        if "run" not in table.columns and any(name in table.columns for name in FIELDS):
-            table = _with_run(table, maps, where, notes)
-        table = as_table(table, where)
-        _refuse_unnamed_runs(table, where)
-        table = _told_apart(table, notes)
-        table = as_table(long_shares(table, where, notes, by_hand=True), where)
-        return Imported(format=NAME, table=table, notes=tuple(notes))
+        return _from_long(table, where, maps, notes)
     return _from_wide(table, where, maps, options, notes)
+
+
+def _from_long(table: pd.DataFrame, where: str, maps: RunMap, notes: list[str]) -> Imported:
+    if "value" not in table.columns:
+        numbers = [c for c in table.columns if c not in _KEPT and _is_number(table[c])]
+        numbers = [c for c in numbers if not re.fullmatch(r"column \d+|Unnamed.*", c)]
+        if numbers:
+            says = f"say which column holds the score: {mapped('value', numbers[0])}"
+            raise DataError(f"{where}: no column 'value'; {says}; columns of numbers: {some(numbers)}")
+    _refuse_unnamed_runs(table, where)
+    if "run" not in table.columns and any(name in table.columns for name in FIELDS):
+        table = _with_run(table, maps, where, notes)
+    if "step" not in table.columns:
+        table["step"] = 0
+        notes.append(NO_STEPS)
+    table = _with_metrics(as_table(table, where))
+    _refuse_unnamed_runs(table, where)
+    table = _told_apart(table, notes)
+    _refuse_long_twins(table, where)
+    table = as_table(long_shares(table, where, notes, by_hand=True), where)
+    return Imported(format=NAME, table=table, notes=tuple(notes))
+
+
+def _with_metrics(table: pd.DataFrame) -> pd.DataFrame:
+    """Metrics under their usual names, `Acc` as accuracy; but not where both are there."""
+    if "metric" not in table.columns:
+        return table
+    known = [str(name) for name in table["metric"].dropna().unique()]
+    usual = {name: canonical(name.lower()) if name.lower() in METRICS else name for name in known}
+    counts = Counter(usual.values())
+    clear = {name: one for name, one in usual.items() if counts[one] == 1}
+    return table.assign(metric=table["metric"].map(lambda name: clear.get(name, name)))
 
 
 def _renamed(table: pd.DataFrame, maps: RunMap, where: str, notes: list[str]) -> pd.DataFrame:
@@ -162,6 +183,22 @@ def _from_metrics(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     return long.assign(metric=long["metric"].map(lambda name: canonical(str(name).lower())))
 
 
+def _from_columns(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
+    """A row per test set and a column per step, or a column per run -> a row per score; else unchanged."""
+    numbers = [c for c in table.columns if c not in _KEPT and _is_number(table[c])]
+    others = [c for c in table.columns if c not in numbers]
+    told = any(name in table.columns for name in ("run", *FIELDS))
+    if "value" in table.columns or "step" in table.columns or len(numbers) < 2:
+        return table
+    if told and are_steps(numbers):
+        notes.append(f"columns are steps: {some(numbers)}")
+        return table.melt(others, numbers, "step", "value").astype({"step": np.int64})
+    if told or are_steps(numbers) or others != ["test_set"]:
+        return table
+    notes.append(f"rows are test sets, and columns are runs: {some(numbers)}")
+    return table.melt(others, numbers, "run", "value")
+
+
 def _is_number(column: pd.Series) -> bool:
     return bool(pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column))
 
@@ -188,11 +225,16 @@ def _from_wide(table: pd.DataFrame, where: str, maps: RunMap, options: Options, 
         found += "".join(f"; {said}" for said in _odd_cells(table)[:1])
         raise DataError(
             f"{where}: no column 'test_set'; required: {', '.join(REQUIRED)}, or one column of numbers per test set;"
-            f" found: {some(table.columns)}{found}"
+            f" found: {some(table.columns)}{found}{_further(table, scores)}"
+        )
+    _refuse_same_set(scores, where)
+    if are_steps(scores.splits) and not options.test_sets:
+        raise DataError(
+            f"{where}: columns {some(scores.splits, 3)} are named by numbers: are they steps? write a row per step,"
+            f" with the columns {', '.join(REQUIRED)}; or, where they are test sets: {chosen(scores.splits)}"
         )
     notes += [f"a column is left out: {said}" for said in _odd_cells(table)[:4]]
     table = _with_steps(table, list(scores.splits), where, notes)
-    _refuse_unnamed_runs(table, where)
     if "run" not in (*table.columns, *maps.columns) and _is_one_run(table, list(scores.splits)):
         table = table.assign(run=Path(where).stem)
         notes.append("no column names the run: the file is one run")
@@ -215,6 +257,31 @@ def _from_wide(table: pd.DataFrame, where: str, maps: RunMap, options: Options, 
     long = long.drop(columns="column").assign(**{c: split[c].loc[long["column"]].to_numpy() for c in split.columns})
     aliases = {column: test_set for column, (test_set, _) in scores.splits.items()}
     return Imported(format=NAME, table=as_table(long, where), notes=tuple(notes), aliases=aliases)
+
+
+def _further(table: pd.DataFrame, scores: _Scores) -> str:
+    """What a user may type where columns of scores are named in another way."""
+    left_out = [c for c in scores.left_out if not c.lower().startswith(("column ", "unnamed"))]
+    slashed = [c for c in left_out if PREFIX.match(c) and "/" in c]
+    if slashed:
+        prefix = slashed[0].partition("/")[0]
+        return f"; say how scores are named, e.g. --keys '{shown(prefix)}/{{test_set}}'"
+    called = [c for c in table.columns if c.lower() in SYNONYMS["test_set"] and not _is_number(table[c])]
+    if called and len(scores.splits) == 1:
+        pair = mapped("value", next(iter(scores.splits)))
+        return f"; where the rows of {shown(called[0])} are test sets: {mapped('test_set', called[0])} {pair}"
+    if len(left_out) > 1:
+        return f"; taken for settings or averages: {some(left_out, 4)}; if they are scores: {chosen(left_out[:4])}"
+    return ""
+
+
+def _refuse_same_set(scores: _Scores, where: str) -> None:
+    """`hans` beside `hans_acc`."""
+    owners: dict[tuple[str, str], str] = {}
+    for column, split in scores.splits.items():
+        if owners.setdefault(split, column) != column:
+            both = f"'{shown(owners[split])}' and '{shown(column)}'"
+            raise DataError(f"{where}: columns {both} are both the {split[1]} of {shown(split[0])}; remove one")
 
 
 def _odd_cells(table: pd.DataFrame) -> list[str]:
@@ -241,14 +308,20 @@ def _scores(table: pd.DataFrame, options: Options) -> _Scores:
     if options.keys is not None or tracked:
         splits = split_keys(numbers if options.keys is not None else tracked, options.keys)
     else:
-        plain = [c for c in numbers if by_suffix(c) or not (SETTINGS.fullmatch(c) or c.lower() in METRICS)]
-        splits = {c: by_suffix(c) or (c, "accuracy") for c in plain}
+        splits = _unprefixed({c: by_suffix(c) or (c, "accuracy") for c in numbers if is_score(c)})
     wanted = {*options.test_sets, *options.in_domain}
     for name in wanted & {*numbers} - {*splits}:
         splits[name] = by_suffix(name) or (name, "accuracy")
     if options.test_sets:
         splits = {c: split for c, split in splits.items() if c in wanted or split[0] in wanted}
     return _Scores(splits, tuple(c for c in numbers if c not in splits))
+
+
+def _unprefixed(splits: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """`eval_hans_accuracy`, as a Trainer names it, is the accuracy of hans, unless another column is."""
+    bare = {c: (name.removeprefix("eval_"), metric) for c, (name, metric) in splits.items() if c != name}
+    counts = Counter({**splits, **bare}.values())
+    return {c: bare[c] if c in bare and counts[bare[c]] == 1 else split for c, split in splits.items()}
 
 
 def _with_run(table: pd.DataFrame, maps: RunMap, where: str, notes: list[str]) -> pd.DataFrame:
@@ -259,10 +332,7 @@ def _with_run(table: pd.DataFrame, maps: RunMap, where: str, notes: list[str]) -
         return table
     parts = [name for name in FIELDS if name in table.columns]
     if not parts:
-        raise DataError(
-            f"{where}: no column names the run; say which does: --map run={shown(str(table.columns[0]))}, or, where"
-            f" every row is a run of its own: --map run={ROW}"
-        )
+        raise DataError(f"{where}: no column names the run; {_which_run(table)}")
     notes.append(f"runs are told apart by {', '.join(parts)}")
     names = table[parts[0]].map(_text)
     for part in parts[1:]:
@@ -270,12 +340,27 @@ def _with_run(table: pd.DataFrame, maps: RunMap, where: str, notes: list[str]) -
     return table.assign(run=names)
 
 
+def _which_run(table: pd.DataFrame) -> str:
+    """What a user may type where no column is called run, or model."""
+    rows = f"where every row is a run of its own: --map run={ROW}"
+    column = next((c for c in table.columns if c != "step" and not _is_number(table[c])), None)
+    if column is None:
+        return f"add one, or, {rows}"
+    says = f"say which does: {mapped('run', column)}, or, "
+    if not table["step"].any():  # a row per test set?
+        says += (
+            f"where {shown(column)} names test sets and the other columns are runs: {mapped('test_set', column)}, or, "
+        )
+    return says + rows
+
+
 def _with_steps(table: pd.DataFrame, scores: list[str], where: str, notes: list[str]) -> pd.DataFrame:
     """The rows that have scores, with steps; checked here, where a message can name the file's row."""
     if "step" not in table.columns:
         table["step"] = 0
-        notes.append("no column for the step: every row is a model with one checkpoint")
+        notes.append(NO_STEPS)
     scored = table[scores].notna().any(axis=1)
+    _refuse_unnamed_runs(table[scored], where)
     stand_in = {name: table[name] if name in table.columns else "" for name in ("run", "test_set")}
     checked = as_table(table.assign(**stand_in, step=table["step"].where(scored, 0), value=0.0), where)
     return table.assign(step=checked["step"].to_numpy())[scored]
@@ -303,16 +388,20 @@ def _told_apart(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
 
 
 def _refuse_unnamed_runs(table: pd.DataFrame, where: str) -> None:
-    if "run" not in table.columns:
-        return
-    names = table["run"].where(table["run"].notna(), "").astype(str).str.strip()
-    if names.eq("").any() and not names.eq("").all():
-        row = int(names.index[names.eq("")][0]) + 1
-        raise DataError(f"{where} row {row}: run is missing; write it in every row (of merged cells only one has it)")
-    summary = next((name for name in names.unique() if name.lower() in SUMMARIES), None)
-    if summary is not None and names.nunique() > 2:
-        row = int(names.index[names.eq(summary)][0]) + 1
-        raise DataError(f"{where} row {row}: run is '{summary}', a summary of the others? remove it, or rename the run")
+    """Gaps, as merged cells leave them, and rows that sum up the others."""
+    for column in (name for name in ("run", "model") if name in table.columns):
+        if table[column].dtype == object and table[column].map(lambda cell: isinstance(cell, bytes)).any():
+            continue  # refused later
+        names = table[column].where(~is_missing(table[column]), "").astype(str).str.strip()
+        if names.eq("").any() and not names.eq("").all():
+            row = int(names.index[names.eq("")][0]) + 1
+            cure = "write it in every row (of merged cells only one has it)"
+            raise DataError(f"{where} row {row}: {column} is missing; {cure}")
+        summary = next((name for name in names.unique() if is_summary(name)), None)
+        if summary is not None and names.nunique() > 2:
+            row = int(names.index[names.eq(summary)][0]) + 1
+            found = f"{column} is '{shown(summary)}', a summary of the others?"
+            raise DataError(f"{where} row {row}: {found} remove it, or rename the {column}")
 
 
 def _refuse_timed_chart(table: pd.DataFrame, where: str) -> None:
@@ -334,13 +423,36 @@ def _refuse_twins(table: pd.DataFrame, scores: list[str], where: str) -> None:
     if not apart.to_numpy().any():
         return
     run, step = apart.index[int(np.argmax(apart.any(axis=1).to_numpy()))]
-    rows = np.flatnonzero((table["run"] == run) & (table["step"] == step)) + 1
-    others = [c for c in table.columns if c not in ("run", "step", *scores) and table[c].iloc[rows - 1].nunique() > 1]
-    hint = shown(str(others[0])) if others else "COLUMN"
-    raise DataError(
-        f"{where} rows {some(rows, 3)}: run '{shown(run)}' at step {step} has different scores; name what tells them"
-        f" apart: --map step={hint}, or --map run={hint}"
-    )
+    rows = np.flatnonzero((table["run"] == run) & (table["step"] == step))
+    said = f"run '{shown(run)}' at step {step} has different scores"
+    raise DataError(f"{where} rows {some(rows + 1, 3)}: {said}; {_apart(table, rows, scores)}")
+
+
+def _refuse_long_twins(table: pd.DataFrame, where: str) -> None:
+    """The same for a row per test set."""
+    key = [name for name in KEY if name in table.columns]
+    again = table[table.duplicated(key, keep=False)]
+    apart = again.groupby(key, dropna=False, sort=False)["value"].transform("nunique") > 1
+    if not apart.any():
+        return
+    first = again[apart].iloc[0]
+    rows = np.flatnonzero((table[key] == first[key]).all(axis=1))
+    said = f"run '{shown(first['run'])}' at step {first['step']} has different scores of {shown(first['test_set'])}"
+    cure = f"keep one of them, or {_apart(table, rows, ['value'])}"
+    raise DataError(f"{where} rows {some(rows + 1, 3)}: {said}; {cure}")
+
+
+def _apart(table: pd.DataFrame, rows: np.ndarray, scores: list[str]) -> str:
+    """What a user may type where rows of one run and step differ: what tells them apart, by what it holds."""
+    columns = [c for c in table.columns if c not in ("run", "step", *FIELDS) and table[c].iloc[rows].nunique() > 1]
+    whole = [c for c in columns if c in scores and (table[c].dropna() % 1 == 0).all()]
+    others = [*(c for c in columns if c not in scores), *whole]  # a fold or a trial may have been taken for a score
+    if not others:
+        return "name what tells them apart: a column model, seed or step"
+    column = others[0]
+    steps = _is_number(table[column]) and re.search("epoch|step|iter|tokens|checkpoint", column, re.IGNORECASE)
+    field = "step" if steps else "seed" if column in whole else "model"
+    return f"name what tells them apart: {mapped(field, column)}"
 
 
 # what wandb exports from a chart: `Step`, `<run> - <metric>`, and its range

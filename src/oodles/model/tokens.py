@@ -11,6 +11,7 @@ import zipfile
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from oodles.errors import DataError, ModelError, StoreError, first_line
 from oodles.model.prefix_trees import Ints, Tokens
 
 AT_ONCE = 4096  # prompts tokenised together
-CACHE_VERSION = 1  # raise it when the same input gives other tokens
+CODE = ("tokens.py", "choice_tokens.py")  # what makes tokens: another version of it makes others
 JOINED = 64  # prompts per set on which we check that an answer does not change their tokens
 
 
@@ -129,7 +130,8 @@ def _cache_folder() -> Path | None:
 def _identity(tokenizer: Any) -> list[Any] | None:
     """Return a hash that identifies a tokenizer; None if it cannot be identified."""
     try:
-        return [content_hash([tokenizer.backend_tokenizer.to_str()]), start_tokens(tokenizer)]
+        special = [tokenizer.bos_token_id, tokenizer.eos_token_id]  # one of them stands for an empty context
+        return [content_hash([tokenizer.backend_tokenizer.to_str()]), start_tokens(tokenizer), special]
     except AttributeError:
         return None
 
@@ -138,7 +140,13 @@ def _cache_key(identity: Sequence[Any], tokenizer: Any, prompts: PromptSet, limi
     """Hash everything that determines the tokens."""
     template = str(getattr(tokenizer, "chat_template", "")) if prompts.chat else ""
     cuts = [p.cut for p in prompts.prompts]
-    return content_hash([CACHE_VERSION, *identity, template, prompts.hash, cuts, limit])
+    return content_hash([_code(), *identity, template, prompts.hash, cuts, limit])
+
+
+@cache
+def _code() -> str:
+    """A hash of the code that makes tokens, so that no other version's are read."""
+    return content_hash([(Path(__file__).parent / name).read_text(encoding="utf-8") for name in CODE])
 
 
 def _read_cache(path: Path) -> Encoded | None:

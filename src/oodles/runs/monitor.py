@@ -13,11 +13,13 @@ from typing import Any
 def evaluation_line(
     step: int, last: int | None, loss: float, values: Mapping[str, Mapping[str, Any]], in_domain: str
 ) -> str:
-    """Return one line per evaluation: in-domain accuracy, OOD accuracies, and the share of the first answer, if any."""
+    """Return one line per evaluation: in-domain accuracy, OOD accuracies, and the mean share of each first answer."""
     of_sets = [[(k, v) for k, v in metrics.items() if k.startswith("share:")] for metrics in values.values()]
     firsts = [shares[0] for shares in of_sets if shares]  # sets whose choices differ have none
-    names = list(dict.fromkeys(key.removeprefix("share:") for key, _ in firsts))
-    share = f"  {'/'.join(names)} {sum(share for _, share in firsts) / len(firsts):.2f}" if firsts else ""
+    named: dict[str, list[float]] = {}
+    for key, value in firsts:
+        named.setdefault(key.removeprefix("share:"), []).append(value)
+    share = "".join(f"  {name} {sum(values) / len(values):.2f}" for name, values in named.items())
     order: Sequence[str] = sorted(values, key=lambda name: name != in_domain)
     accuracies = "  ".join(f"{name} {values[name]['accuracy']:.2f}" for name in order)
     shown = "-" if loss != loss else f"{loss:.3f}"  # no step is logged yet
