@@ -57,6 +57,9 @@ test-long: setup-dev build/oracles build/deepspeed   ## campaigns too long for e
 	$(BIN)/python -m benchmarks.families --cells confirm --seed 0 --out build/families-confirm.json
 	$(BIN)/python -m benchmarks.families --merge build/families-confirm.json
 	$(BIN)/python -m benchmarks.families --table build/families-confirm.json --into docs/statistics-evidence.md
+	$(BIN)/python -m benchmarks.answers --sets 200 --seed 21 --out build/answers.json
+	$(BIN)/python -m benchmarks.answers --merge build/answers.json
+	$(BIN)/python -m benchmarks.answers --table build/answers.json --into docs/statistics-evidence.md
 
 bench: setup-dev build/oracles       ## benchmarks, into benchmarks/results.json and docs/performance.md
 	$(BIN)/oodles fetch $(MODEL)

@@ -13,9 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from oodles.stats.estimates import Estimate
 from oodles.stats.longtable import GUESSABLE, chance_level
-from oodles.stats.residuals import Ints, centre, fit_design
+from oodles.stats.residuals import Ints, centre
 from oodles.stats.series import Series
 from oodles.stats.splines import Array
 
@@ -27,6 +26,7 @@ UNKNOWN_SIZE = 2500.0  # examples of a test set that does not tell
 LITTLE = 0.02  # of the OOD sets' spread: an in-domain spread of a metric without bounds that is next to none
 ENOUGH = 10  # points of which one may be set aside as an outlier
 CONSTANT = 0.95  # share of one answer above which answers are nearly constant
+ANSWERED = ("accuracy", "balanced_accuracy")  # metrics of the answers given, which AUC knows nothing of
 SEPARATORS = ("/", ":", "[")
 
 
@@ -108,8 +108,7 @@ class Cautions:
     def of_set(self, series: Series, name: str) -> tuple[str, ...]:
         """Caveats of one test set in one group."""
         said = []
-        hits = [self.constant[run, name] for run in series.run_names if (run, name) in self.constant]
-        low, points = sum(h[0] for h in hits), sum(h[1] for h in hits)
+        low, points = self.one_answer(series, name)
         if points and 2 * low >= points:
             said.append(
                 f"{name}: answers nearly constant (one answer above {CONSTANT:.0%}) at {low} of {points} points"
@@ -118,29 +117,25 @@ class Cautions:
             said.append(f"{name}: shares examples with the in-domain set {self.parents[name]}")
         return tuple(said)
 
-    def drift(self, found: Estimate) -> Array:
-        """Correlation of each set's residual with what the in-domain score leaves of its share of an answer.
+    def one_answer(self, series: Series, name: str) -> tuple[int, int]:
+        """At how many points a set gets one answer nearly always, and of how many that is known."""
+        hits = [self.constant[run, name] for run in series.run_names if (run, name) in self.constant]
+        return sum(h[0] for h in hits), sum(h[1] for h in hits)
 
-        Few-shot tuning drifts in how often it gives an answer. That alone moves sets with different label shares
-        together or apart; where it moves two residuals, their correlation may be about answers and not about skill.
-        """
-        series = found.used
-        nothing = np.full(len(series.test_sets), np.nan)
-        if self.shares is None or len(found.refits) > 1:
-            return nothing
+    def mostly_one_answer(self, series: Series, name: str) -> bool:
+        """Whether that is so at half of the points or more: accuracy is then that of the answer, whatever the skill."""
+        low, points = self.one_answer(series, name)
+        return bool(self.metric in ANSWERED and points and 2 * low >= points)
+
+    def shares_of(self, series: Series) -> Array | None:
+        """Share of the first answer, points x sets; nan where it is not known."""
+        if self.shares is None:
+            return None
         run = np.repeat(np.asarray(series.run_names, dtype=object)[series.runs], len(series.test_sets))
         step = np.repeat(series.steps.astype(float), len(series.test_sets))
         name = np.tile(np.asarray(series.test_sets, dtype=object), len(series.runs))
         told = self.shares.reindex(pd.MultiIndex.from_arrays([run, step, name])).to_numpy(float)
-        values = told.reshape(len(series.runs), -1)
-        moving = ~np.isnan(values).any(axis=0) & (np.ptp(values, axis=0) > 1e-9)
-        if not moving.any():
-            return nothing
-        left = fit_design(found.refits[0].design, values[:, moving]).residuals
-        own = found.fit.residuals[:, moving]
-        scale = np.sqrt((left**2).sum(axis=0) * (own**2).sum(axis=0))
-        nothing[moving] = (left * own).sum(axis=0) / np.where(scale > 0, scale, np.nan)
-        return nothing
+        return np.asarray(told.reshape(len(series.runs), -1), dtype=float)
 
     def of_group(self, series: Series) -> tuple[str, ...]:
         """Caveats of a whole group."""

@@ -21,6 +21,7 @@ from oodles.stats.estimates import (
 )
 from oodles.stats.inside import Inside, covariate_bias
 from oodles.stats.outcomes import Examples
+from oodles.stats.preference import Preference
 from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.residuals import SLIVER, centre
 from oodles.stats.series import Series
@@ -62,7 +63,8 @@ class Found:
     corrected: noise.Corrected
     bias: Array
     p_corrected: Array  # sets x sets: of no correlation beyond what noise of the in-domain set makes
-    drift: Array  # per set: how its residual moves with the share of an answer
+    answers: Preference  # how residuals depend on the share of an answer
+    constant: tuple[bool, ...]  # per set: one answer nearly always, at most points
     outlier: Array  # sets x sets: the unit that stands out, or -1
 
 
@@ -86,7 +88,8 @@ class GroupTask:
             corrected=corrected,
             bias=covariate_bias(found, corrected.inside),
             p_corrected=_beyond_noise(found, corrected.inside, self.recipe, flat),
-            drift=self.beware.drift(found),
+            answers=Preference.of(found, self.beware.shares_of(used), self.recipe, metric=self.beware.metric),
+            constant=tuple(self.beware.mostly_one_answer(used, name) for name in used.test_sets),
             outlier=_outliers(found, self.recipe.within),
         )
 
@@ -250,7 +253,7 @@ def _doubt(pair: Mapping[str, Any], found: Found, i: int, j: int, *, shared: boo
         return ""
     if shared:
         return "shared examples"
-    if _moves_with_answers(found, i, j):
+    if _of_answers(found, i, j):
         return "answers"
     inside = found.corrected.inside
     hidden = _blurred(found, i) or _blurred(found, j)
@@ -259,8 +262,19 @@ def _doubt(pair: Mapping[str, Any], found: Found, i: int, j: int, *, shared: boo
     return NOISE if hidden or unknown or gone else ""
 
 
-def _moves_with_answers(found: Found, i: int, j: int) -> bool:
-    return bool(min(abs(found.drift[i]), abs(found.drift[j])) > cautions.DRIFTING)
+def _of_answers(found: Found, i: int, j: int) -> str:
+    """Why how often an answer is given may explain a correlation; empty where nothing says so."""
+    answers = found.answers
+    if min(abs(answers.drift[i]), abs(answers.drift[j])) > cautions.DRIFTING:
+        return "both residuals move with how often one answer is given"
+    if found.constant[i] and found.constant[j]:
+        return "both sets get one answer nearly always at half of the points or more"
+    r, left = found.estimate.r[i, j], answers.r[i, j]
+    gone = answers.p_val[i, j] >= SIGNIFICANT or left * r < 0
+    if found.estimate.interval.p_val[i, j] < SIGNIFICANT and gone:
+        told = f"r is {left:+.2f}" if np.isfinite(left) else "nothing is left"
+        return f"without what how often an answer is given can explain {told}"
+    return ""
 
 
 def _blurred(found: Found, k: int) -> bool:
@@ -361,8 +375,8 @@ def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int, flat: b
     if found.outlier[i, j] >= 0:
         name = found.estimate.used.unit_names[int(found.outlier[i, j])]
         said.append(f"{name} stands out from the other runs: interval and test take runs as near normal")
-    if _moves_with_answers(found, i, j):
-        said.append("both residuals move with how often one answer is given: this may be about answers, not skill")
+    if of_answers := _of_answers(found, i, j):
+        said.append(f"{of_answers}: this may be about answers, not skill")
     if pair["corrected_by"] == "range":
         both = {found.corrected.source[i], found.corrected.source[j]} == {"records"}
         lacking = "no records of the in-domain set" if both else "no per-example records"
