@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from oodles.errors import plain
 from oodles.runs.progress import say, to_nowhere
@@ -35,7 +36,7 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    PlainConsole(markup=False, highlight=False, width=None if sys.stdout.isatty() else 160).print(table)
+    PlainConsole(width=None if sys.stdout.isatty() else 160).print(table)
 
 
 def wide_console() -> PlainConsole:
@@ -79,7 +80,7 @@ def waiting() -> Iterator[Callable[[str], None]]:
         yield lambda _: None
         return
     with PlainConsole(stderr=True).status("reading the data") as status:
-        yield status.update
+        yield lambda text: status.update(Text(text))
 
 
 @contextmanager
