@@ -21,6 +21,7 @@ from oodles.cli.export import export
 from oodles.cli.findings import findings
 from oodles.cli.imports import import_
 from oodles.cli.plan import plan
+from oodles.cli.results import results_only
 from oodles.cli.runs import demo, pack, run, status
 from oodles.cli.score import score
 from oodles.cli.suites import check, fetch, models, suites
@@ -136,6 +137,11 @@ class _Verb(TyperCommand):
         super().__init__(name, **{**settings, **{key: escape(settings.get(key) or "") for key in ("help", "epilog")}})
         for option in self.params:
             option.help = escape(getattr(option, "help", None) or "")  # type: ignore[attr-defined]
+
+    def invoke(self, ctx: Any) -> Any:
+        """Do what was asked; only results reach the standard output."""
+        with results_only():
+            return super().invoke(ctx)
 
 
 def _add(verb: Callable[..., None], panel: str, name: str | None = None, *, hidden: bool = False) -> None:

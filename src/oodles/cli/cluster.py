@@ -10,6 +10,7 @@ import typer
 
 from oodles.cli.options import AsJson, PlaceOptions, RunOptions
 from oodles.cli.printing import print_json, tell
+from oodles.cli.results import answering
 from oodles.contracts import Study
 from oodles.errors import ConfigError
 from oodles.runs.progress import say
@@ -92,7 +93,8 @@ def _print_scripts(grid: Grid, asked: Asked, root: Path, choice: Choice, how: Po
         return
     for number, (array, text) in enumerate(scripts, start=1):
         say(f"array {number} of {len(scripts)}: {len(array.shares)} jobs, {array.runs} runs")
-        print(text)
+        with answering():
+            print(text)
     say(f"{_counted(choice, 'would be submitted')}; nothing was submitted")
     if scripts:
         say(f"by hand: mkdir -p {root.absolute() / 'slurm'}, and sbatch a script")
