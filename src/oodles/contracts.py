@@ -550,6 +550,7 @@ class Study(Listed):
     engine: EngineName = "single"
     processes: int | None = None  # that make a run together; None: one per GPU
     engine_config: str = ""  # settings of DeepSpeed, as JSON
+    device_map: Literal["auto"] | None = None  # auto: a model that is scored is spread over the devices of its process
 
     def told(self) -> tuple[str, Mapping[str, str]]:
         """What `print` and Jupyter show."""

@@ -40,7 +40,7 @@ def run_on_slurm(
 ) -> None:
     """Submit what is missing and not queued, or print the scripts."""
     from oodles.study.grid import expand, expand_for_costs, select
-    from oodles.study.launch import begin, check_place
+    from oodles.study.launch import begin, check_device_map, check_place
     from oodles.study.load import load_slurm
     from oodles.study.slurm import choose, submit
     from oodles.study.worker import Policy
@@ -56,6 +56,7 @@ def run_on_slurm(
         check_place(grid, root)
         _print_scripts(grid, asked, root, choose(grid, root, how), how, as_json)
         return
+    check_device_map(grid, root, how)
     begin(grid, root, options.allow or (), here=False)
     done = submit(grid, root, how)
     if as_json:

@@ -74,6 +74,7 @@ class _File:
     engine: EngineName = "single"
     processes: int | None = None
     engine_config: str = ""
+    device_map: Literal["auto"] | None = None
 
 
 def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
@@ -126,6 +127,7 @@ def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
         engine=file.engine,
         processes=file.processes,
         engine_config=_engine_config(file, path),
+        device_map=file.device_map,
     )
 
 
@@ -256,6 +258,11 @@ def _check_engine(file: _File, where: str) -> None:
             raise ConfigError(f'{where}: processes is {processes}, but engine "single" has one; choose another engine')
         return
     rules = [
+        (
+            file.device_map is None,
+            f'device_map is "{file.device_map}", but engine "{engine}" has one device for each process; leave one of'
+            " them out",
+        ),
         (
             processes is None or processes > 1,
             f'processes is {processes}, expected at least 2: with one, engine "{engine}" would be "single"',
