@@ -23,6 +23,7 @@ Precision = Literal["auto", "fp32", "bf16", "fp16"]  # auto: the dtype the weigh
 TrackerName = Literal["wandb", "tensorboard", "trackio", "mlflow"]
 EngineName = Literal["single", "ddp", "fsdp2", "zero2", "zero3"]  # how the processes of a run share its work
 ZERO: Mapping[EngineName, int] = {"zero2": 2, "zero3": 3}  # the engines of DeepSpeed, and their stages
+LAYERS = "transformer_layer_cls_to_wrap"  # the setting of engine fsdp2: classes of the modules that are sharded
 
 ScoreForm = Literal["sum", "per_character", "per_byte", "per_token", "minus_baseline"]  # see suite/choices.py
 
