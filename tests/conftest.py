@@ -50,6 +50,7 @@ SLOW = {  # several processes, real training, whole sets: run by `make test-all`
     "test_own_loop.py": ["test_of_two_processes"],
     "test_overlap.py": ["test_the_search_equals", "test_every_character"],
     "test_progress.py": ["test_a_redirected_run", "test_progress_ends"],
+    "test_results.py": ["test_json_is_all"],
     "test_resume.py": [
         "test_a_polite_signal",
         "test_a_killed_run",

@@ -48,7 +48,15 @@ def test_the_settings_themselves_may_stand_for_their_file(toy_study: Path) -> No
         ({"zero_optimization": {"stage": 2}}, r'ds\.json: zero_optimization.stage is 2, but engine is "zero3"'),
         ({"zero_optimization": {"offload_param": {"device": "cpu"}}}, r"zero_optimization.offload_param would change"),
         ({"amp": {"enabled": True}, "data_types": {}}, r"amp, data_types would change what is computed"),
-        ({"distributed_type": "DEEPSPEED"}, r"is a configuration of Accelerate.* Write engine = "),
+        ({"zero_optimization": {"stage": "3"}}, r'zero_optimization.stage is "3", but engine is "zero3"'),
+        ({"zero_optimization": {"reduce_bucket_size": "big"}}, r'reduce_bucket_size is "big", expected a whole number'),
+        (
+            {"zero_optimization": {"sub_group_size": 0.5}},
+            r"sub_group_size is 0.5, expected a whole number of 0 or more",
+        ),
+        ({"zero_optimization": {"overlap_comm": 1}}, r"zero_optimization.overlap_comm is 1, expected true or false"),
+        ({"wall_clock_breakdown": "yes"}, r'wall_clock_breakdown is "yes", expected true or false'),
+        ({"comms_logger": True}, r"comms_logger is true, expected a table"),
         ([], r"ds\.json is no table"),
         ({"zero_optimization": 3}, r"zero_optimization is no table"),
     ],
@@ -64,7 +72,9 @@ def test_what_would_change_a_run_is_refused_by_name(settings: object, message: s
     [
         (["engine=ddp", "engine_config=ds.json"], r'engine_config is for DeepSpeed, but engine is "ddp"'),
         (["engine=zero2", "engine_config=none.json"], r"engine_config none.json: No such file"),
-        (["engine=zero2", "engine_config=accelerate.yaml"], r"accelerate.yaml is a configuration of Accelerate"),
+        (["engine=zero2", "engine_config=accelerate.yaml"], r"accelerate.yaml: No such file"),
+        (["engine=fsdp2", "engine_config=ds.json"], r"engine_config ds.json: No such file"),
+        (["engine=fsdp2", "engine_config='{}'"], r'engine "fsdp2" takes a configuration of Accelerate'),
         (["engine=zero2", "engine_config='{'"], r"engine_config is not JSON"),
     ],
 )

@@ -23,6 +23,7 @@ from oodles.contracts import ZERO, PromptSet
 from oodles.model import scoring
 from oodles.model.embedded import tiny_tokenizer
 from oodles.store.environment import environment
+from test_device_map import add_late_set
 from test_engines import ENGINES, WHAT, adapters, begin, first_process, largest_difference, run_of, wait_for_step
 from test_scoring import ARCHITECTURES, centred, tiny
 
@@ -134,6 +135,21 @@ def test_engines_equal_one_process(engine: str, precision: str, study: Path, tmp
     weights, scores = largest_difference(alone, together)
     print(f"{engine} {precision}: adapters differ by {weights:.2g}, scores by {scores:.2g}")
     assert weights < (1e-4 if precision == "fp32" else 0.05)
+
+
+@several
+def test_a_study_scores_kept_adapters_over_all_devices(study: Path, tmp_path: Path) -> None:
+    """The device map is in the run's log; with one device, as in a rehearsal, everything is there."""
+    add_late_set(study)
+    alone = make(study, tmp_path / "alone")
+    spread = make(study, tmp_path / "out", 'eval.test_sets=["home", "away", "far"]')
+    make(study, tmp_path / "out", "device_map=auto")
+    (said,) = re.findall("device_map auto: .*", spread.log.read_text())
+    assert f" on {GPUS - 1}" in said or not GPUS, said
+    weights, scores = largest_difference(alone, spread)
+    print(f"{said}; scores differ by {scores:.2g}")
+    assert weights < 1e-4
+    assert scores < 1e-3
 
 
 @pytest.mark.skipif(GPUS < 2, reason=f"needs two GPUs, {GPUS} visible")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
 import os
 import re
 import shlex
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -51,6 +54,23 @@ def test_paragraphs_are_filled(verb: str, monkeypatch: pytest.MonkeyPatch) -> No
     for line, following in itertools.pairwise(text):
         if line and following:
             assert len(f"{line} {following.split()[0]}") > WIDTH - 2, line
+
+
+def test_brackets_are_text() -> None:
+    """[slurm] is a table of a study, and no markup of the terminal's."""
+    found = set()
+    for verb in (verb for verbs in VERBS.values() for verb in verbs):
+        given = [str(verb.__doc__), *(str(option.help) for option in options_of(verb))]
+        shown = "".join(oodles(verb.__name__.strip("_"), "--help", COLUMNS="400").stdout.split())
+        for bracket in (bracket for text in given for bracket in re.findall(r"\[[^\]]*\]", text)):
+            assert "".join(bracket.split()) in shown, f"{verb.__name__}: {bracket}"
+            found.add(bracket)
+    assert "[slurm]" in found
+
+
+def options_of(verb: Callable[..., None]) -> list[Any]:
+    parameters = inspect.signature(verb, eval_str=True).parameters.values()
+    return [one for p in parameters for one in getattr(p.annotation, "__metadata__", ()) if hasattr(one, "help")]
 
 
 @pytest.mark.parametrize("verb", NAMES)

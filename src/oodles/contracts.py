@@ -23,6 +23,7 @@ Precision = Literal["auto", "fp32", "bf16", "fp16"]  # auto: the dtype the weigh
 TrackerName = Literal["wandb", "tensorboard", "trackio", "mlflow"]
 EngineName = Literal["single", "ddp", "fsdp2", "zero2", "zero3"]  # how the processes of a run share its work
 ZERO: Mapping[EngineName, int] = {"zero2": 2, "zero3": 3}  # the engines of DeepSpeed, and their stages
+LAYERS = "transformer_layer_cls_to_wrap"  # the setting of engine fsdp2: classes of the modules that are sharded
 
 ScoreForm = Literal["sum", "per_character", "per_byte", "per_token", "minus_baseline"]  # see suite/choices.py
 
@@ -550,6 +551,7 @@ class Study(Listed):
     engine: EngineName = "single"
     processes: int | None = None  # that make a run together; None: one per GPU
     engine_config: str = ""  # settings of DeepSpeed, as JSON
+    device_map: Literal["auto"] | None = None  # auto: a model that is scored is spread over the devices of its process
 
     def told(self) -> tuple[str, Mapping[str, str]]:
         """What `print` and Jupyter show."""

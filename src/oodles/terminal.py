@@ -16,7 +16,10 @@ from oodles.errors import plain
 
 
 class PlainConsole(Console):
-    """A console that shows control characters in printed text as text; only its own styles have an effect."""
+    """A console that shows text as it is: control characters, [brackets] and :names: in it have no effect."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"markup": False, "emoji": False, "highlight": False, **settings})
 
     def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):

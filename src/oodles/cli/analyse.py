@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oodles.cli.options import AnalysisOptions, AsJson, ImportOptions, Out, spread
-from oodles.cli.printing import narrow_console, note, print_json, tell
+from oodles.cli.printing import answers, note, print_json, tell
 from oodles.errors import ConfigError
 from oodles.runs.progress import say
 
@@ -59,7 +59,8 @@ def analyse(
     if as_json:
         print_json(_as_json(analysis))
     else:
-        render_terminal(analysis, narrow_console(), caveats=caveats)
+        with answers() as console:
+            render_terminal(analysis, console, caveats=caveats)
 
 
 @spread

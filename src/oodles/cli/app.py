@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
+from typer.core import TyperCommand
 
 from oodles import __version__
 from oodles.cli.analyse import analyse, report
@@ -20,6 +21,7 @@ from oodles.cli.export import export
 from oodles.cli.findings import findings
 from oodles.cli.imports import import_
 from oodles.cli.plan import plan
+from oodles.cli.results import results_only
 from oodles.cli.runs import demo, pack, run, status
 from oodles.cli.score import score
 from oodles.cli.suites import check, fetch, models, suites
@@ -128,13 +130,27 @@ def _options(
     pass
 
 
+class _Verb(TyperCommand):
+    """A verb whose help is shown as it is written: [slurm] in it is no markup."""
+
+    def __init__(self, name: str | None, **settings: Any) -> None:
+        super().__init__(name, **{**settings, **{key: escape(settings.get(key) or "") for key in ("help", "epilog")}})
+        for option in self.params:
+            option.help = escape(getattr(option, "help", None) or "")  # type: ignore[attr-defined]
+
+    def invoke(self, ctx: Any) -> Any:
+        """Do what was asked; only results reach the standard output."""
+        with results_only():
+            return super().invoke(ctx)
+
+
 def _add(verb: Callable[..., None], panel: str, name: str | None = None, *, hidden: bool = False) -> None:
     """A verb, with the help that its docstring holds: paragraphs, which are re-flowed, and examples, line by line."""
     text, _, examples = inspect.cleandoc(verb.__doc__ or "").partition(EXAMPLES)
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n")]
     epilog = "\n".join([EXAMPLES, *(f"$ {line.strip()}" for line in examples.strip().splitlines())])
-    help_text = escape("\n\n".join(paragraphs))
-    app.command(name, help=help_text, epilog=escape(epilog), rich_help_panel=panel, hidden=hidden)(verb)
+    help_text = "\n\n".join(paragraphs)
+    app.command(name, cls=_Verb, help=help_text, epilog=epilog, rich_help_panel=panel, hidden=hidden)(verb)
 
 
 for _panel, _verbs in VERBS.items():

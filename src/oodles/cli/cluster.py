@@ -10,6 +10,7 @@ import typer
 
 from oodles.cli.options import AsJson, PlaceOptions, RunOptions
 from oodles.cli.printing import print_json, tell
+from oodles.cli.results import answering
 from oodles.contracts import Study
 from oodles.errors import ConfigError
 from oodles.runs.progress import say
@@ -39,7 +40,7 @@ def run_on_slurm(
 ) -> None:
     """Submit what is missing and not queued, or print the scripts."""
     from oodles.study.grid import expand, expand_for_costs, select
-    from oodles.study.launch import begin, check_place
+    from oodles.study.launch import begin, check_device_map, check_place
     from oodles.study.load import load_slurm
     from oodles.study.slurm import choose, submit
     from oodles.study.worker import Policy
@@ -55,6 +56,7 @@ def run_on_slurm(
         check_place(grid, root)
         _print_scripts(grid, asked, root, choose(grid, root, how), how, as_json)
         return
+    check_device_map(grid, root, how)
     begin(grid, root, options.allow or (), here=False)
     done = submit(grid, root, how)
     if as_json:
@@ -92,7 +94,8 @@ def _print_scripts(grid: Grid, asked: Asked, root: Path, choice: Choice, how: Po
         return
     for number, (array, text) in enumerate(scripts, start=1):
         say(f"array {number} of {len(scripts)}: {len(array.shares)} jobs, {array.runs} runs")
-        print(text)
+        with answering():
+            print(text)
     say(f"{_counted(choice, 'would be submitted')}; nothing was submitted")
     if scripts:
         say(f"by hand: mkdir -p {root.absolute() / 'slurm'}, and sbatch a script")

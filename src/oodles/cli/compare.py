@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from oodles.cli.options import AnalysisOptions, AsJson, spread
-from oodles.cli.printing import narrow_console, print_json
+from oodles.cli.printing import answers, print_json
 
 
 @spread
@@ -37,4 +37,5 @@ def compare(
         frames = {name: json.loads(frame.to_json(orient="records")) for name, frame in answer.tables.items()}
         print_json({"sentences": answer.sentences, "caveats": answer.caveats, **frames})
     else:
-        print_comparison(answer, narrow_console())
+        with answers() as console:
+            print_comparison(answer, console)

@@ -11,7 +11,9 @@ from typing import Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
+from oodles.cli.results import answering
 from oodles.errors import plain
 from oodles.runs.progress import say, to_nowhere
 from oodles.terminal import PlainConsole, is_unicode
@@ -21,12 +23,15 @@ NOTED = 8  # notes that are printed
 
 
 def as_text(value: Any) -> str:
-    text = json.dumps(value, indent=2, ensure_ascii=not is_unicode(sys.stdout), default=str)
+    with answering():
+        ascii_only = not is_unicode(sys.stdout)
+    text = json.dumps(value, indent=2, ensure_ascii=ascii_only, default=str)
     return NOT_IN_JSON.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def print_json(value: Any) -> None:
-    print(as_text(value))
+    with answering():
+        print(as_text(value))
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
@@ -35,32 +40,39 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    PlainConsole(markup=False, highlight=False, width=None if sys.stdout.isatty() else 160).print(table)
+    with answers(160) as console:
+        console.print(table)
 
 
-def wide_console() -> PlainConsole:
-    """As wide as the terminal; wide enough for whole lines where there is none."""
-    return PlainConsole(width=None if sys.stdout.isatty() else 120)
-
-
-def narrow_console() -> PlainConsole:
-    """As wide as the terminal; 80 columns where there is none."""
-    return PlainConsole(width=None if sys.stdout.isatty() else 80)
+@contextmanager
+def answers(width: int = 80) -> Iterator[PlainConsole]:
+    """A console for results: as wide as the terminal; so many columns where there is none."""
+    with answering():
+        yield PlainConsole(width=None if sys.stdout.isatty() else width)
 
 
 def tell(text: str) -> None:
     """A line of the answer, on stdout."""
-    print(plain(text))
+    with answering():
+        print(plain(text))
+
+
+def clear_screen() -> None:
+    """Where there is one."""
+    with answering():
+        if sys.stdout.isatty():
+            print("\033[2J\033[H", end="")
 
 
 def print_if_read(text: str, *, needed: bool = False) -> None:
     """What was run is in its folder: a reader that has gone fails nothing, and only JSON must be written whole."""
-    try:
-        print(plain(text), flush=True)
-    except OSError as error:
-        if needed and not isinstance(error, BrokenPipeError):
-            raise
-        to_nowhere(sys.stdout)
+    with answering():
+        try:
+            print(plain(text), flush=True)
+        except OSError as error:
+            if needed and not isinstance(error, BrokenPipeError):
+                raise
+            to_nowhere(sys.stdout)
 
 
 def note(notes: Iterable[str]) -> None:
@@ -79,7 +91,7 @@ def waiting() -> Iterator[Callable[[str], None]]:
         yield lambda _: None
         return
     with PlainConsole(stderr=True).status("reading the data") as status:
-        yield status.update
+        yield lambda text: status.update(Text(text))
 
 
 @contextmanager

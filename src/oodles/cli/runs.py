@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -28,9 +27,10 @@ from oodles.cli.options import (
     study_of,
 )
 from oodles.cli.printing import (
+    answers,
     as_text,
+    clear_screen,
     interruptible,
-    narrow_console,
     print_if_read,
     print_json,
     print_table,
@@ -114,7 +114,8 @@ def _finish(root: Path, analysis: Analysis, as_json: bool) -> None:
         ]
         print_json({"out": str(root), "report": str(report_path), "verdicts": verdicts})
         return
-    render_terminal(analysis, narrow_console())
+    with answers() as console:
+        render_terminal(analysis, console)
     tell(f"\nReport: {report_path}")
 
 
@@ -301,8 +302,8 @@ def status(
         if as_json:
             print_json(rows)
             return
-        if watch and sys.stdout.isatty():
-            print("\033[2J\033[H", end="")
+        if watch:
+            clear_screen()
         _print_status(folder, rows, all_runs)
         if not watch:
             return
@@ -322,7 +323,7 @@ def _print_status(folder: Path, rows: list[dict[str, Any]], all_runs: bool) -> N
     counted = ", ".join(f"{n} {name}" for name, n in pace.counts.items())
     each = f"; {duration(pace.seconds_per_run)} a run" if pace.seconds_per_run else ""
     left = f", about {duration(pace.seconds_left)} left" if pace.seconds_left else ""
-    print(f"{len(rows)} runs: {counted}{each}{left}")
+    tell(f"{len(rows)} runs: {counted}{each}{left}")
 
 
 def pack(

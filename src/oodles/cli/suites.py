@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from oodles.cli.options import Allow, AsJson, Data, Set, names_of_studies, names_of_suites, study_of
-from oodles.cli.printing import print_json, print_table, tell, waiting, wide_console
+from oodles.cli.printing import answers, print_json, print_table, tell, waiting
 from oodles.errors import ConfigError
 from oodles.runs.progress import say
-from oodles.terminal import PlainConsole
 
 
 def suites(
@@ -69,7 +67,8 @@ def suites(
         patterns = {n: {"text": p.text, "answers": list(p.answers)} for n, p in suite.patterns.items()}
         print_json({"name": suite.name, "description": suite.description, "patterns": patterns, "sets": sets})
         return
-    show_suite(suite, sets, PlainConsole(width=None if sys.stdout.isatty() else 180))
+    with answers(180) as console:
+        show_suite(suite, sets, console)
 
 
 def models(
@@ -277,6 +276,7 @@ def _show_audit(audit: Any, allow: list[str], about: dict[str, Any], as_json: bo
     if as_json:
         print_json({**about, **audit.as_dict(), "stops": [f.code for f in errors]})
     else:
-        show_audit(audit, errors, about, wide_console())
+        with answers(120) as console:
+            show_audit(audit, errors, about, console)
     if errors:
         raise typer.Exit(2)

@@ -13,6 +13,7 @@ import io
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
@@ -176,6 +177,29 @@ def load_model(
         return _from_pretrained(AutoModelForCausalLM, spec, dtype=dtype, use_safetensors=True, device_map="auto")
     model = _from_pretrained(AutoModelForCausalLM, spec, dtype=dtype, use_safetensors=True)
     return model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def placed(model: torch.nn.Module) -> str:
+    """Say where accelerate has put the modules of a model.
+
+    >>> from types import SimpleNamespace
+    >>> placed(SimpleNamespace(hf_device_map={"embed": 0, "layers.0": 0, "layers.1": 1, "head": "disk"}))
+    'modules per device: 2 on 0, 1 on 1, 1 on disk'
+    """
+    counts = Counter(str(device) for device in _device_map(model).values())
+    return "modules per device: " + ", ".join(f"{number} on {device}" for device, number in counts.items())
+
+
+def offloaded(model: torch.nn.Module) -> int:
+    """Return how many modules of a spread model are not on the device that computes them."""
+    devices = [str(device) for device in _device_map(model).values()]
+    away = {"disk"} if set(devices) <= {"cpu", "disk"} else {"cpu", "disk"}
+    return sum(device in away for device in devices)
+
+
+def _device_map(model: torch.nn.Module) -> dict[str, Any]:
+    """Return where each module is; accelerate says nothing of a model that is on one device."""
+    return getattr(model, "hf_device_map", None) or {"": next(model.parameters()).device}
 
 
 def free_memory() -> None:

@@ -21,7 +21,16 @@ from oodles.audit.audit import audit_data, stop_on_errors
 from oodles.contracts import Evaluation, Lora, ModelSpec, Pattern, Precision, Suite
 from oodles.disk import MANIFEST, damage_of, read_sealed, write_json
 from oodles.errors import ConfigError, ModelError, StoreError, first_line, nearest, shown
-from oodles.model.load import attach_lora, free_memory, load_model, load_tokenizer, precision_of, resolve_model
+from oodles.model.load import (
+    attach_lora,
+    free_memory,
+    load_model,
+    load_tokenizer,
+    offloaded,
+    placed,
+    precision_of,
+    resolve_model,
+)
 from oodles.names import as_name, check_name
 from oodles.runs.evaluate import StepEvaluator
 from oodles.runs.events import Listener, show_on
@@ -425,7 +434,11 @@ def _loaded(scoring: ScoringJob) -> Iterator[Callable[[Checkpoint], torch.nn.Mod
     def load_alone(spec: ModelSpec) -> torch.nn.Module:
         state.clear()
         free_memory()
-        return load_model(spec, precision, "auto" if scoring.spread else None)
+        if not scoring.spread:
+            return load_model(spec, precision)
+        spread = load_model(spec, precision, "auto")
+        log_line(scoring.folder, f"device_map auto: {placed(spread)}")
+        return spread
 
     def load(checkpoint: Checkpoint) -> torch.nn.Module:
         if checkpoint.path is not None and not checkpoint.is_adapter:
@@ -437,6 +450,11 @@ def _loaded(scoring: ScoringJob) -> Iterator[Callable[[Checkpoint], torch.nn.Mod
         problem = damage_of(checkpoint.path) if (checkpoint.path / MANIFEST).is_file() else ""
         if problem:
             raise ModelError(f"{checkpoint.path}: the adapter is damaged: {problem}; restore or remove it")
+        if scoring.spread and (away := offloaded(state["base"])):
+            raise ModelError(
+                f"{model.label} does not fit the devices: device_map auto leaves {away} of its modules to main memory"
+                ' or to the disk, where adapters cannot follow; use more devices, or engine = "fsdp2"'
+            )
         try:
             state["peft"] = _with_adapter(state.get("peft"), state["base"], checkpoint)
         except ModelError:

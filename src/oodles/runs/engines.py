@@ -9,6 +9,7 @@ Layers gather their own weights, one layer at a time.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from oodles.contracts import ZERO, Recipe
+from oodles.contracts import LAYERS, ZERO, Recipe
 from oodles.errors import ModelError
 from oodles.model.forward import ENTRY, causal_lm, is_sharded
 from oodles.runs import zero
@@ -78,8 +79,14 @@ def _sharded(model: Any, ranks: Ranks) -> nn.Module:
     """Shard the layers one after the other, then the rest; the first process alone needs the weights."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     split = _by_torch(device, ranks) if ranks.engine == "fsdp2" else partial(zero.split_weights, ranks=ranks)
-    kinds = set(getattr(causal_lm(model), "_no_split_modules", None) or ())
+    named = json.loads(ranks.settings).get(LAYERS) if ranks.engine == "fsdp2" and ranks.settings else None
+    kinds = set(named or getattr(causal_lm(model), "_no_split_modules", None) or ())
     layers = [module for module in model.modules() if type(module).__name__ in kinds]
+    if named and (unknown := kinds - {type(layer).__name__ for layer in layers}):
+        raise ModelError(
+            f"{type(causal_lm(model)).__name__} has no {', '.join(sorted(unknown))}, which {LAYERS} of engine_config"
+            " names; leave it out, and the model names its layers itself"
+        )
     if not layers:
         raise ModelError(
             f"{type(causal_lm(model)).__name__} does not name its layers, so {ranks.engine} cannot shard it"

@@ -12,7 +12,14 @@ import time
 from types import TracebackType
 from typing import IO, Any, Self, cast
 
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    ProgressColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as Bar
 
 from oodles.errors import plain
@@ -81,6 +88,13 @@ def settle_streams() -> None:
         to_nowhere(sys.stderr)
 
 
+def columns() -> tuple[ProgressColumn, ...]:
+    """Return what a bar shows, in order."""
+    activity = TextColumn("{task.description}", markup=False)
+    left = (TextColumn("left"), TimeRemainingColumn(compact=True))
+    return (activity, BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), *left)
+
+
 class Progress:
     """Counts work in any unit; `total` is the whole work, 0 if unknown."""
 
@@ -89,10 +103,7 @@ class Progress:
         self._start = time.monotonic()
         self._bar: Bar | None = None
         if sys.stderr.isatty():
-            columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-            left = (TextColumn("left"), TimeRemainingColumn(compact=True))
-            console = PlainConsole(file=log_stream())
-            self._bar = Bar(*columns, *left, console=console, speed_estimate_period=300)
+            self._bar = Bar(*columns(), console=PlainConsole(file=log_stream()), speed_estimate_period=300)
             self._task = self._bar.add_task(label, total=self._total or None)
 
     def __enter__(self) -> Self:
@@ -126,7 +137,7 @@ class Progress:
     def say(self, text: str) -> None:
         """Print a permanent line."""
         if self._bar is not None:
-            self._bar.console.print(text, highlight=False, markup=False)
+            self._bar.console.print(text)
         else:
             say(f"[{self._done / self._total:4.0%}{self._left()}] {text}" if self._total else text)
 

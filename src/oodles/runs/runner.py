@@ -193,6 +193,7 @@ def _complete(task: RunTask) -> None:
         rendered=task.rendered,
         in_domain=spec.train_set,
         evaluation=spec.evaluation,
+        spread=task.spread,
     )
     scored = score_missing(scoring, task.listener, task.ranks, spec.lora)
     if scored.broken:

@@ -55,6 +55,7 @@ class RunTask:
     trackers: tuple[str, ...] = ()  # that are told of it
     base: Base = field(default_factory=Base)
     ranks: Ranks = ALONE  # the processes that make it together
+    spread: bool = False  # over all devices of this process; for scoring only
 
     @property
     def spec(self) -> RunSpec:

@@ -118,7 +118,7 @@ def _clip(text: str, most: int = 400) -> str:
 
 
 def _line(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(Text(text), soft_wrap=True)
 
 
 def _table(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from oodles.contracts import ZERO, EngineName
-from oodles.errors import ConfigError
+from oodles.contracts import LAYERS, ZERO, EngineName
+from oodles.errors import ConfigError, shown
 
 DECIDED = (  # by the study, or by oodles
     "train_batch_size",
@@ -41,35 +41,48 @@ OF_ZERO = (
     "stage3_param_persistence_threshold",
 )
 DECIDED_OF_ZERO = ("stage3_gather_16bit_weights_on_model_save", "memory_efficient_linear", "ignore_unused_parameters")
-OF_ACCELERATE = {"compute_environment", "distributed_type", "deepspeed_config", "fsdp_config", "num_processes"}
+COUNTS = tuple(key for key in OF_ZERO if key.endswith(("_size", "_parameters", "_distance", "_threshold")))
 
 
 def read_settings(told: str, engine: EngineName, folder: Path, where: str) -> str:
     """Return the settings that are taken of a DeepSpeed JSON, as JSON; `told` is its path, or the JSON itself."""
-    name = "engine_config" if told.lstrip().startswith("{") else f"engine_config {told}"
-    if Path(told).suffix in (".yaml", ".yml"):
-        raise ConfigError(f"{where}: {_not_accelerate(name)}")
+    inline = told.lstrip().startswith("{")
+    where = f"{where}: engine_config" + ("" if inline else f" {told}")
+    raw = _parsed(told, where) if inline else read_json(folder / told, where)
+    if engine == "fsdp2":
+        return json.dumps(_of_fsdp(raw, where))
+    return json.dumps(checked(raw, engine, where), sort_keys=True)
+
+
+def read_json(path: Path, where: str) -> dict[str, Any]:
+    """Read a DeepSpeed JSON."""
     try:
-        raw = json.loads(told if name == "engine_config" else (folder / told).read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"{where}: {name}: {error.strerror}; expected a DeepSpeed JSON") from None
+        raise ConfigError(f"{where}: {error.strerror}; expected a DeepSpeed JSON") from None
     except ValueError as error:
-        raise ConfigError(f"{where}: {name} is not JSON: {error}") from None
+        raise ConfigError(f"{where} is not JSON: {error}") from None
+    return _parsed(text, where)
+
+
+def _parsed(text: str, where: str) -> dict[str, Any]:
+    try:
+        raw = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{where} is not JSON: {error}") from None
     if not isinstance(raw, dict):
-        raise ConfigError(f"{where}: {name} is no table; expected a DeepSpeed JSON")
-    if OF_ACCELERATE & set(raw):
-        raise ConfigError(f"{where}: {_not_accelerate(name)}")
-    return json.dumps(_checked(raw, engine, f"{where}: {name}"), sort_keys=True)
+        raise ConfigError(f"{where} is no table; expected a DeepSpeed JSON")
+    return raw
 
 
-def _not_accelerate(name: str) -> str:
-    return (
-        f"{name} is a configuration of Accelerate, whose launcher oodles does not use. Write engine = "
-        '"ddp", "fsdp2", "zero2" or "zero3", and processes = N; DeepSpeed settings belong into a DeepSpeed JSON'
-    )
+def _of_fsdp(raw: dict[str, Any], where: str) -> dict[str, Any]:
+    names = raw.get(LAYERS)
+    if set(raw) != {LAYERS} or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f'{where}: engine "fsdp2" takes a configuration of Accelerate, such as accelerate.yaml')
+    return raw
 
 
-def _checked(raw: dict[str, Any], engine: EngineName, where: str) -> dict[str, Any]:
+def checked(raw: dict[str, Any], engine: EngineName, where: str) -> dict[str, Any]:
     """Refuse settings that would change what is computed, or that oodles cannot resume; leave out those it decides."""
     zero = raw.get("zero_optimization", {})
     if not isinstance(zero, dict):
@@ -83,7 +96,33 @@ def _checked(raw: dict[str, Any], engine: EngineName, where: str) -> dict[str, A
         )
     stage = zero.get("stage", "auto")
     if stage not in ("auto", ZERO[engine]):
-        raise ConfigError(f'{where}: zero_optimization.stage is {stage}, but engine is "{engine}"; make them agree')
+        raise ConfigError(
+            f'{where}: zero_optimization.stage is {json.dumps(stage)}, but engine is "{engine}"; make them agree'
+        )
     taken = {key: value for key, value in raw.items() if key in TAKEN and value != "auto"}
     kept = {key: value for key, value in zero.items() if key in OF_ZERO and key != "stage" and value != "auto"}
+    _check_types({**taken, **{f"zero_optimization.{key}": value for key, value in kept.items()}}, where)
     return {**taken, "zero_optimization": kept}
+
+
+def _check_types(taken: dict[str, Any], where: str) -> None:
+    """Find values that DeepSpeed would refuse, here where it may not be installed."""
+    for key, value in taken.items():
+        name = key.removeprefix("zero_optimization.")
+        if name in COUNTS:
+            wanted = "" if _is_count(value) else "a whole number of 0 or more"
+        elif name in ("comms_logger", "zero_optimization"):
+            wanted = "" if isinstance(value, dict) else "a table"
+        else:
+            wanted = "" if isinstance(value, bool) else "true or false"
+        if wanted:
+            raise ConfigError(f"{where}: {key} is {shown(json.dumps(value))}, expected {wanted}")
+
+
+def _is_count(value: Any) -> bool:
+    """Whether a number is whole; 5e8 is.
+
+    >>> [_is_count(value) for value in (3, 5e8, 0.5, -1, True, "3")]
+    [True, True, False, False, False, False]
+    """
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0 and value % 1 == 0

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from oodles.audit.audit import stop_on_errors
-from oodles.contracts import Study
+from oodles.contracts import PlannedRun, Study
 from oodles.disk import write_json
+from oodles.errors import ConfigError, DiskError, StoreError
 from oodles.model.load import model_path, require_training
 from oodles.runs.events import show_on
 from oodles.runs.progress import Progress, say
 from oodles.runs.stopping import stop_on_signals
+from oodles.runs.todo import missing_of, untrained_of
 from oodles.runs.trackers import require_trackers, trackers_of
 from oodles.store.claim import check_folder, claim_folder, plan_runs
 from oodles.store.folder import StudyFolder
@@ -23,7 +25,7 @@ from oodles.store.spec import check_identity, check_same_run
 from oodles.study.check import audit_grid
 from oodles.study.grid import Grid, expand, select
 from oodles.study.load import load_study
-from oodles.study.worker import Crew, Outcome, Policy, check_alone, run_missing
+from oodles.study.worker import Crew, Outcome, Policy, check_alone, decide, run_missing
 from oodles.suite.slices import Members
 from oodles.trouble import staying
 
@@ -82,10 +84,12 @@ def run(
         from oodles.study.requeue import run_in_job
 
         def begin_job(grid: Grid) -> None:
+            check_device_map(grid, root, how)
             begin(grid, root, allow, audited=StudyFolder(root).audit.is_file())
 
         return run_in_job(lambda: select(expand(study), only, shots), begin_job, root, how, requeue, gather)
     grid = select(expand(study), only, shots)
+    check_device_map(grid, root, how, workers)
     with staying(root) if root.is_dir() else nullcontext():
         begin(grid, root, allow)
         if workers > 1:
@@ -103,6 +107,36 @@ def run(
             if outcome.is_whole:
                 progress.finish(f"study {study.name}: all runs are done")
             return outcome
+
+
+def check_device_map(grid: Grid, root: Path, how: Policy, workers: int = 1) -> None:
+    """Refuse to train a model that is spread over several devices, and workers that have one device each."""
+    study = grid.study
+    if study.device_map is None:
+        return
+    name = f'study {study.name}: device_map = "{study.device_map}"'
+    if workers > 1:
+        raise ConfigError(f"{name} gives one process all GPUs, but --workers {workers} shares them out; leave one out")
+    for job in grid.jobs:
+        if _trains(job, grid, root, how):
+            raise ConfigError(
+                f"{name} is for scoring, but run {job.spec.name} has steps to train; leave it out, and if the model"
+                ' does not fit one GPU, choose engine = "fsdp2". Finished runs are scored on further test sets with it'
+            )
+
+
+def _trains(job: PlannedRun, grid: Grid, root: Path, how: Policy) -> bool:
+    folder = StudyFolder(root).run(job.spec.name)
+    if folder.status == "missing":
+        return True
+    try:
+        if decide(job.spec, grid.rendered(job), folder, how)[0] != "run":
+            return False
+    except DiskError:
+        raise
+    except StoreError:
+        return False  # the run is refused later
+    return folder.status != "done" or bool(untrained_of(missing_of(job.spec, grid.rendered(job), folder), folder))
 
 
 def begin(grid: Grid, root: Path, allow: Sequence[str] = (), *, here: bool = True, audited: bool = False) -> None:

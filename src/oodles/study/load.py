@@ -31,6 +31,7 @@ from oodles.contracts import (
 )
 from oodles.errors import ConfigError, nearest, shown
 from oodles.names import check_name
+from oodles.study.accelerate import Asked, is_accelerate, read_accelerate
 from oodles.study.deepspeed import read_settings
 from oodles.toml import build, check_schema, read_toml
 
@@ -74,6 +75,7 @@ class _File:
     engine: EngineName = "single"
     processes: int | None = None
     engine_config: str = ""
+    device_map: Literal["auto"] | None = None
 
 
 def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
@@ -98,7 +100,7 @@ def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
     for override in overrides:
         _apply(raw, override)
     check_schema(raw, STUDY_SCHEMA, path.name)
-    file = build(_File, raw, path.name)
+    file = _with_accelerate(build(_File, raw, path.name), path, named="engine" in raw)
     _check_ranges(file, path.name)
     grid = file.grid
     return Study(
@@ -126,6 +128,7 @@ def load_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
         engine=file.engine,
         processes=file.processes,
         engine_config=_engine_config(file, path),
+        device_map=file.device_map,
     )
 
 
@@ -240,12 +243,21 @@ def _own_seeds(recipe: Recipe) -> dict[str, int]:
 def _engine_config(file: _File, path: Path) -> str:
     if not file.engine_config:
         return ""
-    if file.engine not in ZERO:
+    if file.engine not in (*ZERO, "fsdp2"):
         raise ConfigError(
             f'{path.name}: engine_config is for DeepSpeed, but engine is "{file.engine}"; choose "zero2" or "zero3", or'
             " leave it out"
         )
     return read_settings(file.engine_config, file.engine, path.parent, path.name)
+
+
+def _with_accelerate(file: _File, path: Path, *, named: bool) -> _File:
+    """Take the engine from a configuration of Accelerate, if that is what engine_config is; `named`: the study says."""
+    if not is_accelerate(file.engine_config, path.parent):
+        return file
+    asked = Asked(engine=file.engine if named else None, processes=file.processes, recipe=file.train)
+    found = read_accelerate(file.engine_config, asked, path.parent, path.name)
+    return replace(file, engine=found.engine, processes=found.processes, engine_config=found.settings)
 
 
 def _check_engine(file: _File, where: str) -> None:
@@ -256,6 +268,11 @@ def _check_engine(file: _File, where: str) -> None:
             raise ConfigError(f'{where}: processes is {processes}, but engine "single" has one; choose another engine')
         return
     rules = [
+        (
+            file.device_map is None,
+            f'device_map is "{file.device_map}", but engine "{engine}" has one device for each process; leave one of'
+            " them out",
+        ),
         (
             processes is None or processes > 1,
             f'processes is {processes}, expected at least 2: with one, engine "{engine}" would be "single"',

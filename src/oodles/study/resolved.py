@@ -73,6 +73,7 @@ def _text(grid: Grid, study: Study, models: list[ModelSpec], what: str) -> str:
         "engine": None if study.engine == "single" else study.engine,
         "processes": study.processes,
         "engine_config": study.engine_config or None,
+        "device_map": study.device_map,
     }
     seeds = study.data_seeds
     axes = {

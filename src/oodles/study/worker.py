@@ -147,6 +147,7 @@ def run_missing(grid: Grid, root: Path, how: Policy, listen: Listener, stop: Sto
                     trackers=trackers,
                     base=base,
                     ranks=ALONE if crew is None else crew.ranks,
+                    spread=grid.study.device_map is not None,
                 )
                 try:
                     _make(task, how, tally, crew)
