@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
@@ -29,12 +31,13 @@ def hans(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
     return analysis, folder
 
 
-def several() -> Analysis:
+def several(odd: str = ODD, **asked: Any) -> Analysis:
+    """Two models; a test set and a model have an odd name."""
     tables = []
     for i in range(2):
-        table = simulated(runs=6, seed=i, rho=0.9).assign(model=f"model_{i}")
-        tables.append(table.assign(run=table["model"] + table["run"], test_set=table["test_set"].replace("hans", ODD)))
-    return analyse_table(pd.concat(tables), method="linear")
+        table = simulated(runs=6, seed=i, rho=0.9).assign(model=f"model_{i}" if i else f"{odd}_{i}")
+        tables.append(table.assign(run=table["model"] + table["run"], test_set=table["test_set"].replace("hans", odd)))
+    return analyse_table(pd.concat(tables), method="linear", **asked)
 
 
 def test_names_are_stable(hans: tuple[Analysis, Path]) -> None:
@@ -76,6 +79,18 @@ def test_names_in_csv_are_no_formulas(tmp_path: Path) -> None:
     assert not any(
         str(cell).startswith("=") for path in tmp_path.glob("*.csv") for cell in pd.read_csv(path).to_numpy().ravel()
     )
+
+
+def test_figures_are_xml_whatever_the_names(tmp_path: Path) -> None:
+    odd = "$a_$\x00\x1b[31m\x7f\x85\ufffe\U0001ffff\u2028\u202e"
+    asked = dict.fromkeys(("sensitivity", "redundancy"), True)
+    write_assets(several(odd, across=("model",), **asked), tmp_path)
+    figures = sorted(tmp_path.glob("*.svg"))
+    assert len(figures) > 15
+    for path in figures:
+        comments = "".join(re.findall("<!--(.*?)-->", path.read_text(encoding="utf-8"), flags=re.DOTALL))
+        ElementTree.parse(path)
+        assert all(c.isprintable() or c == "\n" for c in comments), path.name
 
 
 def test_figures_for_a_column_have_its_width(hans: tuple[Analysis, Path]) -> None:

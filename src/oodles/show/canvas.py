@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 
+from oodles.errors import plain
 from oodles.show.numbers import signed
 
 # Okabe and Ito's colours: told apart by all common kinds of colour vision. The report swaps these
@@ -65,8 +66,17 @@ def tight(value: float) -> str:
     return signed(value).replace("0.", ".")
 
 
+def line(text: object) -> str:
+    """A name as a figure shows it: on one line, control characters written out, because no XML may hold them.
+
+    >>> line("red\\n\\x1b[31m")
+    'red \\\\x1b[31m'
+    """
+    return plain(" ".join(str(text).split()), keep="")
+
+
 def short(name: object) -> str:
-    text = " ".join(str(name).split())
+    text = line(name)
     return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
 
 
