@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 
-from oodles.errors import plain
+from oodles.show import glyphs
 from oodles.show.numbers import signed
 
 # Okabe and Ito's colours: told apart by all common kinds of colour vision. The report swaps these
@@ -67,12 +67,14 @@ def tight(value: float) -> str:
 
 
 def line(text: object) -> str:
-    """A name as a figure shows it: on one line, control characters written out, because no XML may hold them.
+    """A name as a figure shows it: on one line, with the codes of what cannot be drawn.
 
-    >>> line("red\\n\\x1b[31m")
-    'red \\\\x1b[31m'
+    Control characters are written out, too: no XML may hold them.
+
+    >>> line("red\\n\\x1b[31m"), line("中文")
+    ('red \\\\x1b[31m', '<U+4E2D.6587>')
     """
-    return plain(" ".join(str(text).split()), keep="")
+    return glyphs.stand_in(str(text), glyphs.drawable)
 
 
 def short(name: object) -> str:
