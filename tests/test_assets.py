@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
@@ -29,12 +31,13 @@ def hans(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
     return analysis, folder
 
 
-def several() -> Analysis:
+def several(odd: str = ODD, **asked: Any) -> Analysis:
+    """Two models; a test set and a model have an odd name."""
     tables = []
     for i in range(2):
-        table = simulated(runs=6, seed=i, rho=0.9).assign(model=f"model_{i}")
-        tables.append(table.assign(run=table["model"] + table["run"], test_set=table["test_set"].replace("hans", ODD)))
-    return analyse_table(pd.concat(tables), method="linear")
+        table = simulated(runs=6, seed=i, rho=0.9).assign(model=f"model_{i}" if i else f"{odd}_{i}")
+        tables.append(table.assign(run=table["model"] + table["run"], test_set=table["test_set"].replace("hans", odd)))
+    return analyse_table(pd.concat(tables), method="linear", **asked)
 
 
 def test_names_are_stable(hans: tuple[Analysis, Path]) -> None:
@@ -78,6 +81,18 @@ def test_names_in_csv_are_no_formulas(tmp_path: Path) -> None:
     )
 
 
+def test_figures_are_xml_whatever_the_names(tmp_path: Path) -> None:
+    odd = "$a_$\x00\x1b[31m\x7f\x85\ufffe\U0001ffff\u2028\u202e"
+    asked = dict.fromkeys(("sensitivity", "redundancy"), True)
+    write_assets(several(odd, across=("model",), **asked), tmp_path)
+    figures = sorted(tmp_path.glob("*.svg"))
+    assert len(figures) > 15
+    for path in figures:
+        comments = "".join(re.findall("<!--(.*?)-->", path.read_text(encoding="utf-8"), flags=re.DOTALL))
+        ElementTree.parse(path)
+        assert all(c.isprintable() or c == "\n" for c in comments), path.name
+
+
 def test_figures_for_a_column_have_its_width(hans: tuple[Analysis, Path]) -> None:
     box = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+)", (hans[1] / "correlations-pooled-column.pdf").read_bytes())
     assert box is not None
@@ -114,16 +129,42 @@ def test_other_files_are_not_replaced(hans: tuple[Analysis, Path], tmp_path: Pat
     assert (tmp_path / "fits.csv").read_text() == "mine"
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(LATEX is None and not os.environ.get("OODLES_NO_SKIP"), reason="no pdflatex here")
-@pytest.mark.parametrize("which", ["hans", "several"])
-def test_all_of_it_compiles_and_fits_its_width(which: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    if which == "several":
-        write_assets(several(), folder := tmp_path)
-    else:
-        folder = request.getfixturevalue("hans")[1]
-    command = [str(LATEX), "-interaction=nonstopmode", "-halt-on-error", "README.tex"]
+def compiled(folder: Path, name: str = "README") -> list[float]:
+    """Points by which boxes are too wide, once LaTeX has taken it all."""
+    command = [str(LATEX), "-interaction=nonstopmode", "-halt-on-error", f"{name}.tex"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
     assert done.returncode == 0, done.stdout[-2000:]
-    wide = [float(points) for points in re.findall(r"Overfull \\hbox \(([\d.]+)pt too wide", done.stdout)]
-    assert [points for points in wide if points > 3] == []
+    assert "Missing character" not in (folder / f"{name}.log").read_text(errors="replace")
+    return [float(points) for points in re.findall(r"Overfull \\hbox \(([\d.]+)pt too wide", done.stdout)]
+
+
+NAMES = {
+    "LaTeX": ODD,
+    "Hebrew": "שלום עולם",
+    "CJK": "自然言語推論データセット",
+    "emoji": "👩‍🔬 lab",
+    "control": "a\x00\x1b[31m\ufffeb",
+    "mixed": "Đặng–Щерба αβ ≤ ½ «x» \u200f",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(LATEX is None and not os.environ.get("OODLES_NO_SKIP"), reason="no pdflatex here")
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.filterwarnings("error:Glyph")
+def test_all_of_it_compiles_whatever_the_names(kind: str, tmp_path: Path) -> None:
+    write_assets(several(NAMES[kind]), tmp_path)
+    assert [points for points in compiled(tmp_path) if points > 1] == []
+    read = pd.read_csv(tmp_path / "correlations.csv")
+    assert NAMES[kind].strip() in {*read["a"], *read["b"]}
+    for path in tmp_path.glob("*.svg"):
+        ElementTree.parse(path)
+    told = (tmp_path / "sign-agreement-pooled-text.tex").read_text(encoding="utf-8")
+    if kind in ("Hebrew", "CJK", "emoji"):
+        assert f"stands for {NAMES[kind].split()[0]}" in told
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(LATEX is None and not os.environ.get("OODLES_NO_SKIP"), reason="no pdflatex here")
+def test_all_of_it_compiles_and_fits_its_width(hans: tuple[Analysis, Path]) -> None:
+    assert [points for points in compiled(hans[1]) if points > 1] == []

@@ -63,7 +63,7 @@ def test_values_are_shown_on_one_line() -> None:
 
 
 def test_control_characters_are_spelt_out_and_lines_kept() -> None:
-    assert plain("a\tb\nc\x07\u202e\u2028") == "a\tb\nc\\x07\\u202e\\u2028"
+    assert plain("a\tb\nc\x07\u202e\u2028\uffff") == "a\tb\nc\\x07\\u202e\\u2028\\uffff"
 
 
 def test_every_password_of_an_address_is_masked() -> None:

@@ -89,7 +89,8 @@ def test_latex_of_many_pairs_breaks_over_pages() -> None:
 
 def test_every_character_that_latex_reads_is_escaped() -> None:
     text = escape_latex("\\ { } $ & # % _ ^ ~ [x] *y\nz\x00")
-    assert text == r"\textbackslash{} \{ \} \$ \& \# \% \_ \textasciicircum{} \textasciitilde{} {[}x{]} {*}y z"
+    shown = r"\textbackslash{} \{ \} \$ \& \# \% \_ \textasciicircum{} \textasciitilde{} {[}x{]} {*}y z"
+    assert text == shown + r"\textbackslash{}x00"
     row = next(
         line
         for line in latex_table(make_result(make_pair("[a]", "b&c", 0.1))).splitlines()

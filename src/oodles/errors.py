@@ -119,7 +119,11 @@ def masked(text: str) -> str:
 
 
 def _is_control(character: str) -> bool:
-    return character in TURNING or unicodedata.category(character) in CONTROL
+    return (
+        character in TURNING
+        or unicodedata.category(character) in CONTROL
+        or ord(character) & 0xFFFE == 0xFFFE  # no characters: U+FFFE, U+FFFF and their like in every plane
+    )
 
 
 def first_line(error: BaseException) -> str:

@@ -291,7 +291,8 @@ def _draw_averages(ax: Axes, rows: pd.DataFrame) -> None:
         colour = matplotlib.colormaps["viridis"](0.85 * place / max(1, len(sizes) - 1))
         ax.plot(own["at"], own["r"], color=colour, marker="o", markersize=3, linewidth=1.2, gid="average")
         end = (float(own["at"].iloc[-1]), float(own["r"].iloc[-1]))
-        ax.annotate(canvas.short(size), end, xytext=(4, 0), textcoords="offset points", fontsize=6.5, va="center")
+        ax.annotate(canvas.short(size), end, xytext=(4, 0), textcoords="offset points", fontsize=6.5, va="center",
+                    parse_math=False)  # fmt: skip
     ax.axhline(0, color=canvas.MUTED, linewidth=0.8, zorder=1)
     ax.set_xscale("log")
     shots = sorted(set(rows["at"]))
@@ -339,7 +340,8 @@ def _draw_forest(pairs: Sequence[Mapping[Any, Any]], levels: pd.DataFrame) -> Fi
         ax.axvline(0, color=canvas.MUTED, linewidth=0.8, zorder=1)
         ax.set(xlim=(-1.02, 1.02), ylim=(len(names) + 0.5, -0.5))
         ax.set_xticks([-1, 0, 1], ["−1", "0", "1"])
-        ax.set_yticks(range(len(names) + 1), [canvas.short(n) for n in [*names, "a new one"]] if not place else [])
+        shown = [canvas.short(n) for n in [*names, "a new one"]] if not place else []
+        ax.set_yticks(range(len(names) + 1), shown, parse_math=False)
         ax.tick_params(length=0, labelsize=8, labelcolor=canvas.INK)
         ax.grid(axis="x", color=canvas.GRID, linewidth=0.6)
         ax.set_title(f"{canvas.short(pair['a'])}\n{canvas.short(pair['b'])}", fontsize=7.5, parse_math=False)
@@ -369,7 +371,7 @@ def plot_specifications(answer: Answer) -> list[tuple[Figure, str]]:
 
 def _draw_specifications(rows: pd.DataFrame) -> Figure:
     choices = [
-        (str(value), rows[name] == value)
+        (canvas.line(value), rows[name] == value)
         for name in ("steps", "method", "within", "metric")
         if rows[name].nunique() > 1
         for value in rows[name].unique()
@@ -386,7 +388,8 @@ def _draw_specifications(rows: pd.DataFrame) -> Figure:
         ax.plot([x], [row["r"]], color=colour, marker="s" if row["default"] else "o", markersize=3.2, linestyle="")
     ax.axhline(0, color=canvas.MUTED, linewidth=0.8, zorder=1)
     ax.set(xlim=(-1, len(rows)), xticks=[], ylim=canvas.limits([*rows["low"].dropna(), *rows["high"].dropna(), 0.0]))
-    ax.set_title(f"{rows['a'].iloc[0]} ~ {rows['b'].iloc[0]}", fontsize=8, loc="left", parse_math=False)
+    title = canvas.line(f"{rows['a'].iloc[0]} ~ {rows['b'].iloc[0]}")
+    ax.set_title(title, fontsize=8, loc="left", parse_math=False)
     ax.tick_params(axis="y", labelsize=7.5, labelcolor=canvas.INK)
     if not choices:
         return figure

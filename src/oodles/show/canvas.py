@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 
+from oodles.show import glyphs
 from oodles.show.numbers import signed
 
 # Okabe and Ito's colours: told apart by all common kinds of colour vision. The report swaps these
@@ -65,8 +66,19 @@ def tight(value: float) -> str:
     return signed(value).replace("0.", ".")
 
 
+def line(text: object) -> str:
+    """A name as a figure shows it: on one line, with the codes of what cannot be drawn.
+
+    Control characters are written out, too: no XML may hold them.
+
+    >>> line("red\\n\\x1b[31m"), line("中文")
+    ('red \\\\x1b[31m', '<U+4E2D.6587>')
+    """
+    return glyphs.stand_in(str(text), glyphs.drawable)
+
+
 def short(name: object) -> str:
-    text = " ".join(str(name).split())
+    text = line(name)
     return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
 
 

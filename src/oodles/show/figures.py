@@ -60,7 +60,7 @@ def plot_trajectories(
     chance = {name: chance_level(table, name, metric) for name in names}
     span = limits([*rows["value"], *chance.values()])
     with style():
-        figure, axes = _small_multiples(names, steps=rows["step"], ylabel=metric.replace("_", " "), bare=bare)
+        figure, axes = _small_multiples(names, steps=rows["step"], ylabel=short(metric.replace("_", " ")), bare=bare)
         for name, ax in axes.items():
             _draw_reference(ax, chance[name])
             _draw_curves(ax, curves, name, OOD)

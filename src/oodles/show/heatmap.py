@@ -29,6 +29,7 @@ from oodles.show.canvas import (
     colours,
     excludes_zero,
     ink_on,
+    line,
     short,
     style,
     tight,
@@ -155,7 +156,7 @@ def _draw_heatmaps(panels: Sequence[_Panel], given: float | None) -> Figure:
         ax = axes_at(figure, x, y, side, side)
         _draw_heatmap(ax, panel, cell=cell, size=size)
         if given is None:
-            title_with_mark = panel.title + (" †" if panel.shared else "")
+            title_with_mark = line(panel.title) + (" †" if panel.shared else "")
             ax.set_title(title_with_mark, fontsize=9.5, loc="left", pad=8, parse_math=False)
     _draw_key(figure, panels)
     return figure

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from oodles.show import tables, words
+from oodles.show import glyphs, tables, words
 from oodles.show.tables import Cell, Sheet
 
 COLUMN, TEXT = 219.0, 455.0  # points, of the ACL style
@@ -19,11 +19,12 @@ BREAK = r"\\"
 def fitted(sheet: Sheet, *, starred: bool, label: str = "") -> str:
     """The table as floats (`table*` if starred); names are wrapped where the width asks for it, numbers never."""
     room = TEXT if starred else COLUMN
-    sheet = sheet if starred else _joined(sheet)
+    said = tables.latex_comments(sheet)
+    sheet = _settable(sheet if starred else _joined(sheet))
     size, gap, widths = _widths(sheet, room)
     star = "*" if starred else ""
     parts = list(_parts(sheet.rows))
-    lines = [r"% needs \usepackage{booktabs}"]
+    lines = [r"% needs \usepackage{booktabs}", *said]
     for i, rows in enumerate(parts):
         last = i == len(parts) - 1
         alignment = "".join(
@@ -58,6 +59,14 @@ def _joined(sheet: Sheet) -> Sheet:
     ]
     columns = (*sheet.columns[:at], replace(sheet.columns[at], title="pair"), *sheet.columns[at + 2 :])
     return replace(sheet, columns=columns, rows=tuple(rows))
+
+
+def _settable(sheet: Sheet) -> Sheet:
+    """The sheet as it is set: what stands for a character may be longer."""
+    rows = [
+        tuple(replace(cell, text=glyphs.stand_in(cell.text, glyphs.settable)) for cell in row) for row in sheet.rows
+    ]
+    return replace(sheet, rows=tuple(rows))
 
 
 def _parts(rows: Sequence[tuple[Cell, ...]]) -> Iterator[Sequence[tuple[Cell, ...]]]:

@@ -81,10 +81,9 @@ def _draw(groups: Sequence[tuple[str, pd.DataFrame]], order: Sequence[tuple[str,
     for x, (_, own) in enumerate(groups):
         for pair in own.to_dict("records"):
             _draw_cell(ax, x, place[pair["a"], pair["b"]], pair, text=cell > 0.33)
-    ax.set_xticks(range(len(groups)), [canvas.short(label) for label, _ in groups], rotation=40, ha="left")
-    for label in ax.get_xticklabels():
-        label.set_parse_math(False)
     ax.xaxis.tick_top()
+    heads = [canvas.short(label) for label, _ in groups]
+    ax.set_xticks(range(len(groups)), heads, rotation=40, ha="left", parse_math=False)
     ax.set_yticks(range(len(order)), labels, parse_math=False)
     ax.tick_params(length=0, labelsize=6.5, labelcolor=canvas.INK, pad=2)
     ax.spines[:].set_visible(False)

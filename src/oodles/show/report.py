@@ -28,7 +28,7 @@ from matplotlib.figure import Figure
 import oodles
 from oodles.errors import DataError
 from oodles.outputs import begins_with, check_target, write_aside
-from oodles.show import answers, canvas, card, data, figures, groups, heatmap, overview, scatter, tables, words
+from oodles.show import answers, canvas, card, data, figures, glyphs, groups, heatmap, overview, scatter, tables, words
 from oodles.show.numbers import MISSING
 from oodles.stats.analysis import Analysis
 from oodles.stats.answers import Answer
@@ -96,7 +96,8 @@ def write_report(
         table, runs = analysis.long_table, analysis.runs
         title = title or analysis.title
     check_report(Path(path))
-    page = _template().render(_page(table, analysis, runs, title or TITLE))
+    with glyphs.in_a_browser():
+        page = _template().render(_page(table, analysis, runs, title or TITLE))
     return write_aside(Path(path), lambda aside: aside.write_text(page, encoding="utf-8", newline="\n"))
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from oodles.errors import DataError
-from oodles.show import words
+from oodles.show import glyphs, words
 from oodles.show.groups import Group, columns_before, of_group
 from oodles.show.numbers import MISSING, p_value, signed
 from oodles.stats.cautions import raw_matters
@@ -436,10 +436,9 @@ _LATEX = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     '"': r"{\char34}",  # \textquotedbl needs T1 fonts
-    "−": "$-$",
     "–": "--",
     "…": r"\ldots{}",
-    "²": "$^2$",
+    **glyphs.FORMULAS,
     # A row that begins with one of these would be read as an argument of the \\ before it.
     "[": "{[}",
     "]": "{]}",
@@ -448,17 +447,29 @@ _LATEX = {
 
 
 def escape_latex(text: str) -> str:
-    r"""Text that LaTeX prints as it is, on one line.
+    r"""Text that pdflatex prints as it is, on one line; what it has no letters for as codes that may break.
 
     >>> print(escape_latex("50 % of R&D_x"))
     50 \% of R\&D\_x
     """
-    return "".join(_LATEX.get(c, c) for c in " ".join(text.split()) if c.isprintable())
+    return "".join(
+        "".join(_LATEX.get(c, c) for c in shown).replace(".", r".\allowbreak{}" if shown.startswith("<U+") else ".")
+        for shown in glyphs.shown_parts(text, glyphs.settable)
+    )
+
+
+def latex_comments(sheet: Sheet) -> list[str]:
+    """What stands for what, where pdflatex cannot set a name."""
+    texts = [cell.text for row in sheet.rows for cell in row] + [text for _, text in sheet.notes]
+    titles = [title for column in sheet.columns for title in (column.title, column.over)]
+    found = glyphs.replaced([*titles, *texts], glyphs.settable)
+    return [f"% {shown} stands for {part}, which pdflatex has no letters for" for part, shown in found.items()]
 
 
 def _latex_page(sheet: Sheet, head: Sequence[str]) -> list[str]:
     return [
         r"% needs \usepackage{booktabs}",
+        *latex_comments(sheet),
         r"\begin{table}[t]",
         r"\centering\small\setlength{\tabcolsep}{4pt}",
         *head,
@@ -477,6 +488,7 @@ def _latex_page(sheet: Sheet, head: Sequence[str]) -> list[str]:
 def _latex_long(sheet: Sheet, head: Sequence[str]) -> list[str]:
     return [
         r"% needs \usepackage{booktabs,longtable}",
+        *latex_comments(sheet),
         rf"\begin{{longtable}}{{{_alignment(sheet)}}}",
         *([*head[:-1], head[-1] + r"\\"] if head else []),
         r"\toprule",

@@ -72,5 +72,5 @@ def _draw(merges: Sequence[Merge], title: str) -> Figure:
     ax.tick_params(axis="x", labelsize=7, labelcolor=canvas.INK)
     ax.spines["left"].set_visible(False)
     ax.set_xlabel("mean r where they meet", fontsize=7.5, labelpad=1)
-    ax.set_title(title, fontsize=8, loc="left", parse_math=False)
+    ax.set_title(canvas.line(title), fontsize=8, loc="left", parse_math=False)
     return figure
