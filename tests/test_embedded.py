@@ -169,31 +169,38 @@ def test_gemma_is_a_healthy_language_model_that_is_scored_exactly() -> None:
         "full_attention": 1e6,
     }
 
-    def logits(text: str) -> Any:
+    def logs(text: str, keep: int = 1) -> Any:
         with torch.inference_mode():
-            return model(torch.tensor([tokenizer(text)["input_ids"]])).logits[0].double()
+            ids = torch.tensor([tokenizer(text)["input_ids"]])
+            return model(ids, logits_to_keep=keep).logits[0].double().log_softmax(-1)
+
+    def tokens(text: str) -> list[int]:
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
 
     losses = []
     for text in (
         "The cat sat on the mat and looked out of the window.",
         "Mat the window of cat on sat out the looked and the.",
     ):
-        ids = tokenizer(text)["input_ids"]
-        losses.append(-float(logits(text)[:-1].log_softmax(-1)[range(len(ids) - 1), ids[1:]].mean()))
+        ids = tokens(text)
+        losses.append(-float(logs(text, len(ids) + 1)[range(len(ids)), ids].mean()))
     assert losses[0] < 4 < losses[1] - 1
 
     suite = load_suite("mini")
-    examples = load_examples(suite, suite.test_sets["news"])
-    texts = [p.text for p in render(suite.patterns["question"], examples[:12], "news").prompts]
-    long = " ".join(p.text for p in render(suite.patterns["question"], examples[:40], "news").prompts)
-    assert len(tokenizer(long)["input_ids"]) > 2 * 512
-    answers = [tokenizer(answer, add_special_tokens=False)["input_ids"][0] for answer in (" Yes", " No")]
-    found = scoring.score(model, tokenizer, [*texts, long], [" Yes", " No"])
-    wanted = np.array([logits(text)[-1, answers].numpy() for text in (*texts, long)])
-    assert np.abs(found - wanted).max() < 1e-4
-    # rows of choices hold the long context once
-    (choices,) = scoring.score(model, tokenizer, [long], [[" Yes", " No"]])
-    assert np.abs(choices - logits(long)[-1].log_softmax(-1)[answers].numpy()).max() < 1e-4
+    examples = load_examples(suite, suite.test_sets["news"])[:12]
+    texts = [prompt.text for prompt in render(suite.patterns["question"], examples, "news").prompts]
+    texts, long = texts[:6], " ".join(texts)
+    assert 600 < len(tokens(long)) < 1200
+    found = scoring.score(model, tokenizer, [*texts, long], [" Yes", " No"], normalise=True)
+    answers = [*tokens(" Yes"), *tokens(" No")]
+    assert np.abs(found - np.array([logs(text)[-1, answers].numpy() for text in (*texts, long)])).max() < 1e-4
+    # a row of choices holds the context, longer than the window, once
+    choices = [" Yes it did", " No it did"]
+    (found,) = scoring.score(model, tokenizer, [long], [choices])
+    for value, choice in zip(found, choices, strict=True):
+        ids = tokens(choice)
+        wanted = logs(long + choice, len(ids) + 1)[range(len(ids)), ids].sum()
+        assert abs(value - float(wanted)) < 1e-4
 
 
 def test_the_embedded_model_is_there(tmp_path: Path) -> None:
