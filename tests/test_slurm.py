@@ -292,6 +292,7 @@ def test_a_cancelled_job_stays_cancelled_and_a_script_by_hand_resumes(
         pytest.param("ddp", marks=pytest.mark.slow),
         pytest.param("fsdp2", marks=pytest.mark.long),
         pytest.param("zero2", marks=pytest.mark.long),
+        pytest.param("zero3", marks=pytest.mark.long),
     ],
 )
 def test_one_task_per_process_makes_a_run_together(
