@@ -142,6 +142,7 @@ def zero(**changed: Any) -> dict[str, Any]:
         (fsdp(fsdp_reshard_after_forward=False), "fsdp_reshard_after_forward is False, expected True"),
         (fsdp(fsdp_auto_wrap_policy="SIZE_BASED_WRAP"), "fsdp_auto_wrap_policy is SIZE_BASED_WRAP"),
         (fsdp(fsdp_activation_checkpointing=True), "fsdp_activation_checkpointing is True, expected False: .train."),
+        (fsdp(fsdp_transformer_layer_cls_to_wrap=3), "cls_to_wrap is 3, expected names of classes"),
         (fsdp(fsdp_min_num_params=100), "fsdp_config: fsdp_min_num_params would change"),
         (zero(zero_stage=1), "the stage of ZeRO is 1, expected 2 or 3"),
         (zero(gradient_accumulation_steps=4), "gradient_accumulation_steps is 4, but .train. accumulate is 1"),

@@ -18,16 +18,18 @@ from pathlib import Path
 import pytest
 
 from conftest import missing, oodles
+from oodles import scheduler
 from oodles.contracts import Slurm, SlurmJob
 from oodles.errors import ConfigError
 from oodles.scheduler import JobHere, QueuedJob, job_here
 from oodles.store.folder import StudyFolder
 from oodles.store.ledger import jobs_of, note_array, note_plan, read_ledger
 from oodles.store.locks import Holder, read_lock, take
+from oodles.store.spec import begin_run
 from oodles.study.grid import expand, select
 from oodles.study.load import load_slurm, load_study
 from oodles.study.resolved import run_text, study_text
-from oodles.study.slurm import JobArray, Place, check_models, plan_arrays, script_of
+from oodles.study.slurm import JobArray, Place, cancel, check_models, plan_arrays, script_of
 from test_imports import without_torch
 
 FAKE = '''#!{python}
@@ -334,6 +336,49 @@ def test_an_array_whose_number_was_not_noted_is_found_by_its_key(tmp_path: Path)
     assert jobs_of(read_ledger(study), queued("7_1", "another study's"))["c"].queued is None
 
 
+def test_all_jobs_of_a_run_are_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that were submitted twice: by hand, say, or from a copy of the folder."""
+    study = StudyFolder(tmp_path)
+    for number, key in (("7", "k1"), ("8", "k2")):
+        note_plan(study, key, [("a",), ("b",)])
+        note_array(study, key, number)
+    waiting = {**queued("7_0", "k1"), **queued("8_0", "k2"), **queued("8_1", "k2"), **queued("9_0", "another's")}
+    cancelled: list[str] = []
+    monkeypatch.setattr(scheduler, "queue", lambda: waiting)
+    monkeypatch.setattr(scheduler, "cancel", cancelled.extend)
+    assert cancel(tmp_path, ["a"]) == {"7_0": ["a"], "8_0": ["a"]}
+    assert cancelled == ["7_0", "8_0"]
+    cancelled.clear()
+    assert cancel(tmp_path) == {"7_0": ["a"], "8_0": ["a"], "8_1": ["b"]}
+    assert cancelled == ["7", "8"]
+
+
+def test_jobs_that_wait_with_another_recipe_are_named_at_once(
+    toy_study: Path, tmp_path: Path, fake: dict[str, str]
+) -> None:
+    root, changed = tmp_path / "out", ("--set", "train.epochs=3")
+    command = ("run", toy_study, "--out", root, "--only", "*_0_8", "--where", "slurm")
+    assert without_torch(*command, env=fake).returncode == 0
+    again = without_torch(*command, *changed, "--json", env=fake)
+    assert again.returncode == 2
+    (refused,) = json.loads(again.stdout)["refused"]
+    name = "tiny-llama-untrained_home_0_8"
+    planned = [select(expand(load_study(toy_study, more)), [name]).jobs[0] for more in ((), changed[1:])]
+    ids = [job.spec.run_id for job in planned]
+    assert refused == {
+        "run": name,
+        "reason": f"job 100_0 was submitted with another model, data or recipe (run {ids[0]}; now it is {ids[1]})."
+        f" Cancel it by `oodles cancel {root} --only {name}` and submit again, or restore the study",
+    }
+    assert without_torch(*command, "--json", env=fake).returncode == 0  # the study as it was submitted
+    here = oodles("run", toy_study, "--out", root, "--only", "*_0_8", *changed, PATH=fake["PATH"])
+    assert here.returncode == 2
+    assert here.stderr.strip().splitlines()[-1] == f"StoreError: run {name}: {refused['reason']}"
+    begin_run(StudyFolder(root).run(name), planned[1].spec, planned[1].draw, {}, ())  # as if it had been run elsewhere
+    (row,) = json.loads(without_torch("status", root, "--json", env=fake).stdout)
+    assert row["reason"].startswith(f"job 100_0 was submitted with another model, data or recipe (run {ids[0]}) than")
+
+
 # locks of jobs
 
 
@@ -393,6 +438,8 @@ def test_one_run_as_a_file_of_its_own(toy_study: Path, tmp_path: Path) -> None:
     refused = oodles("run", toy_study, "--only", name, "--write-config", toy_study)
     assert refused.returncode == 2
     assert "was not written by oodles" in refused.stderr
+    moved = oodles("run", toy_study, "--only", name, "--out", tmp_path / "moved", "--write-config", file)
+    assert (moved.returncode, load_study(file).out) == (0, str(tmp_path / "moved"))
     many = oodles("run", toy_study, "--write-config", file)
     assert many.returncode == 2
     assert "2 runs are chosen" in many.stderr

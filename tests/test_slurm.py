@@ -20,11 +20,12 @@ import pytest
 
 from conftest import missing, oodles
 from oodles import scheduler
+from oodles.contracts import ZERO
 from oodles.store.folder import RunFolder, StudyFolder
 from oodles.store.ledger import read_ledger
 from oodles.store.locks import read_lock
 from oodles.store.table import read_records, read_runs
-from test_engines import WHAT
+from test_engines import WHAT, find_deepspeed
 
 SCRIPT = Path(__file__).with_name("mini_slurm.sh")
 NODE = """#!/bin/sh
@@ -286,12 +287,20 @@ def test_a_cancelled_job_stays_cancelled_and_a_script_by_hand_resumes(
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("cluster", [{"nodes": 1, "cpus": 2}], indirect=True, ids=["one node"])
 @pytest.mark.parametrize(
-    "engine", [pytest.param("ddp", marks=pytest.mark.slow), pytest.param("fsdp2", marks=pytest.mark.long)]
+    "engine",
+    [
+        pytest.param("ddp", marks=pytest.mark.slow),
+        pytest.param("fsdp2", marks=pytest.mark.long),
+        pytest.param("zero2", marks=pytest.mark.long),
+        pytest.param("zero3", marks=pytest.mark.long),
+    ],
 )
 def test_one_task_per_process_makes_a_run_together(
-    engine: str, on_cluster: Path, toy_study: Path, tmp_path: Path
+    engine: str, on_cluster: Path, toy_study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two tasks of a job, without a launcher; a signal of the scheduler stops both, and the job resumes by itself."""
+    if engine in ZERO:
+        find_deepspeed(monkeypatch)
     text = toy_study.read_text().replace("seeds = [0, 1]", "seeds = [0]")
     toy_study.write_text(text.replace("schema = 1", 'schema = 1\nreport_to = "none"'))
     root, alone = tmp_path / "together", tmp_path / "alone"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -155,7 +155,7 @@ def run(
     loaded = study_of(study, override, data)
     root = out or Path(loaded.out)
     if write_config is not None:
-        _write_config(loaded, options, write_config, as_json)
+        _write_config(replace(loaded, out=str(root)), options, write_config, as_json)
     elif place.where is Where.slurm:
         asked = Asked(study=study, override=override or [], data=data)
         run_on_slurm(loaded, asked, root, options, place, dry_run=dry_run, as_json=as_json)

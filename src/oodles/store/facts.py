@@ -18,7 +18,7 @@ from oodles.store.ledger import JobOfRun, end_of_log, jobs_of, read_ledger
 from oodles.store.locks import is_held, read_lock
 from oodles.store.scores import Score, read_scores
 from oodles.store.sidecars import sidecar
-from oodles.store.spec import read_spec
+from oodles.store.spec import glance_at_spec, read_spec
 
 TIES = 0.01  # share of tied decisions from which ties are reported
 
@@ -45,6 +45,12 @@ def _with_job(row: dict[str, Any], job: JobOfRun | None, study: StudyFolder, sil
     if job is None or status in ("done", "damaged"):
         return row
     queued = job.queued
+    if queued is not None and (there := _other_run(study.run(row["run"]), job)):
+        return row | {
+            "status": status if status == "running" else "queued",
+            "reason": f"job {job.id} was submitted with another model, data or recipe (run {job.run_id}) than the run"
+            f" that is there ({there}); cancel it: oodles cancel {study} --only {row['run']}",
+        }
     if queued is not None and not queued.waits:
         row["node"] = queued.node
         if status != "running":
@@ -59,6 +65,13 @@ def _with_job(row: dict[str, Any], job: JobOfRun | None, study: StudyFolder, sil
         return row | {"reason": f"SLURM does not say what became of job {job.id}: {silent}"}
     end = end_of_log(study, job.id) or "it left no log"
     return row | {"status": "failed", "reason": f"job {job.id} has ended; its last line: {end}"}
+
+
+def _other_run(folder: RunFolder, job: JobOfRun) -> str:
+    """The id of the run that is in a folder, if it is not the one that the job was submitted for."""
+    spec = glance_at_spec(folder) if job.run_id and folder.spec.is_file() else None
+    there = (spec.run_id if spec is not None else None) or job.run_id
+    return there if there != job.run_id else ""
 
 
 def _describe_folders(root: Path, names: Sequence[str] | None) -> list[dict[str, Any]]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from oodles.disk import sync
@@ -28,6 +28,7 @@ class Submitted:
     key: str
     array: str  # its id; empty: not known
     shares: tuple[tuple[str, ...], ...]
+    ids: Mapping[str, str] = field(default_factory=dict)  # of the runs, which say what their recipe was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +38,14 @@ class JobOfRun:
     id: str
     alone: bool  # whether the job makes this run only
     queued: QueuedJob | None
+    run_id: str = ""  # that it was submitted with; empty: not known
 
 
-def note_plan(study: StudyFolder, key: str, shares: Sequence[Sequence[str]]) -> None:
+def note_plan(
+    study: StudyFolder, key: str, shares: Sequence[Sequence[str]], ids: Mapping[str, str] | None = None
+) -> None:
     """What is about to be submitted."""
-    _append(study, {"key": key, "shares": [list(share) for share in shares]})
+    _append(study, {"key": key, "shares": [list(share) for share in shares], "ids": dict(ids or {})})
 
 
 def note_array(study: StudyFolder, key: str, array: str) -> None:
@@ -71,9 +75,10 @@ def read_ledger(study: StudyFolder) -> list[Submitted]:
             key = str(told["key"])
             if "shares" in told:
                 shares = tuple(tuple(map(str, share)) for share in told["shares"])
-                found[key] = Submitted(key=key, array="", shares=shares)
+                ids = {str(run): str(run_id) for run, run_id in dict(told.get("ids", {})).items()}
+                found[key] = Submitted(key=key, array="", shares=shares, ids=ids)
             elif key in found:
-                found[key] = Submitted(key=key, array=str(told["array"]), shares=found[key].shares)
+                found[key] = replace(found[key], array=str(told["array"]))
         except (ValueError, TypeError, KeyError):
             continue
     return list(found.values())
@@ -88,8 +93,16 @@ def _lines(study: StudyFolder) -> list[bytes]:
 
 def jobs_of(arrays: Iterable[Submitted], queue: Mapping[str, QueuedJob]) -> dict[str, JobOfRun]:
     """The newest job of every run that was ever submitted; a job in the queue counts more than a newer one's end."""
-    by_key = {job.comment: job.id.partition("_")[0] for job in queue.values() if job.comment}
     found: dict[str, JobOfRun] = {}
+    for run, job in all_jobs(arrays, queue):
+        if job.queued is not None or run not in found or found[run].queued is None:
+            found[run] = job
+    return found
+
+
+def all_jobs(arrays: Iterable[Submitted], queue: Mapping[str, QueuedJob]) -> Iterator[tuple[str, JobOfRun]]:
+    """Every job of every run that was ever submitted, oldest first."""
+    by_key = {job.comment: job.id.partition("_")[0] for job in queue.values() if job.comment}
     for one in arrays:
         array = one.array or by_key.get(one.key, "")
         for index, share in enumerate(one.shares if array else ()):
@@ -97,11 +110,9 @@ def jobs_of(arrays: Iterable[Submitted], queue: Mapping[str, QueuedJob]) -> dict
             queued = queue.get(number)
             if queued is not None and queued.comment != one.key:
                 queued = None  # the number was given again
-            job = JobOfRun(id=number, alone=len(share) == 1, queued=queued)
             for run in share:
-                if queued is not None or run not in found or found[run].queued is None:
-                    found[run] = job
-    return found
+                run_id = one.ids.get(run, "")
+                yield run, JobOfRun(id=number, alone=len(share) == 1, queued=queued, run_id=run_id)
 
 
 def end_of_log(study: StudyFolder, job: str) -> str:

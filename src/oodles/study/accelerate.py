@@ -137,10 +137,12 @@ def _fsdp(told: Mapping[str, Any], recipe: Recipe, where: str) -> str:
         value = given.pop(key, wanted)
         if value != wanted:
             raise ConfigError(f"{where}: fsdp_{key} is {shown(value)}, expected {shown(wanted)}: {why}")
-    layers = given.pop("transformer_layer_cls_to_wrap", None) or ()
-    names = [name.strip() for name in layers.split(",")] if isinstance(layers, str) else list(layers)
+    layers = given.pop(LAYERS, None) or ()
+    names = [name.strip() for name in layers.split(",")] if isinstance(layers, str) else layers
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"{where}: fsdp_{LAYERS} is {shown(layers)}, expected names of classes")
     _refuse([f"fsdp_{key}" for key, value in given.items() if key not in FSDP_IGNORED and value not in NOTHING], where)
-    return json.dumps({LAYERS: names}) if names else ""
+    return json.dumps({LAYERS: list(names)}) if names else ""
 
 
 def _deepspeed(told: Mapping[str, Any], asked: Asked, folder: Path, where: str) -> tuple[EngineName, str]:

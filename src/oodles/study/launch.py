@@ -25,6 +25,7 @@ from oodles.store.spec import check_identity, check_same_run
 from oodles.study.check import audit_grid
 from oodles.study.grid import Grid, expand, select
 from oodles.study.load import load_study
+from oodles.study.slurm import check_queued
 from oodles.study.worker import Crew, Outcome, Policy, check_alone, decide, run_missing
 from oodles.suite.slices import Members
 from oodles.trouble import staying
@@ -90,6 +91,7 @@ def run(
         return run_in_job(lambda: select(expand(study), only, shots), begin_job, root, how, requeue, gather)
     grid = select(expand(study), only, shots)
     check_device_map(grid, root, how, workers)
+    check_queued(grid, root)
     with staying(root) if root.is_dir() else nullcontext():
         begin(grid, root, allow)
         if workers > 1:

@@ -24,9 +24,9 @@ from typing import Any
 from oodles import scheduler
 from oodles.contracts import PlannedRun, Slurm, SlurmJob, Study, content_hash
 from oodles.disk import write_text
-from oodles.errors import ConfigError, DiskError, MissingExtraError, StoreError, nearest
+from oodles.errors import ConfigError, DiskError, MissingExtraError, SchedulerError, StoreError, nearest
 from oodles.store.folder import StudyFolder
-from oodles.store.ledger import jobs_of, note_array, note_plan, read_ledger
+from oodles.store.ledger import JobOfRun, all_jobs, jobs_of, note_array, note_plan, read_ledger
 from oodles.store.locks import holding, is_held, read_lock
 from oodles.study.grid import Grid
 from oodles.study.resolved import study_text
@@ -83,12 +83,38 @@ def choose(grid: Grid, root: Path, how: Policy) -> Choice:
         name = job.spec.name
         has = jobs.get(name)
         if has is not None and has.queued is not None and not study.run(name).done.is_file():
-            found["queued"].append((name, has.id))
+            other = other_recipe(has, job.spec.run_id, name, root)
+            found["refused" if other else "queued"].append((name, other or has.id))
         elif name in at_work:
             found["held"].append((name, at_work[name]))
         else:
             _sort(job, grid, study, how, found)
     return Choice(**{name: tuple(values) for name, values in found.items()})
+
+
+def other_recipe(has: JobOfRun, run_id: str, name: str, root: Path) -> str:
+    """Say that the job of a run was submitted with another recipe than the study has now; empty if it was not."""
+    if has.run_id in ("", run_id):
+        return ""
+    return (
+        f"job {has.id} was submitted with another model, data or recipe (run {has.run_id}; now it is {run_id}). Cancel"
+        f" it by `oodles cancel {root} --only {name}` and submit again, or restore the study"
+    )
+
+
+def check_queued(grid: Grid, root: Path) -> None:
+    """Refuse to make runs here whose jobs wait with another recipe; where SLURM says nothing, nothing is known."""
+    arrays = read_ledger(StudyFolder(root))
+    try:
+        jobs = jobs_of(arrays, scheduler.queue()) if arrays else {}
+    except SchedulerError:
+        return
+    for job in grid.jobs:
+        has = jobs.get(job.spec.name)
+        if has is not None and has.queued is not None:
+            other = other_recipe(has, job.spec.run_id, job.spec.name, root)
+            if other:
+                raise StoreError(f"run {job.spec.name}: {other}")
 
 
 def _sort(job: PlannedRun, grid: Grid, study: StudyFolder, how: Policy, found: Mapping[str, list[Any]]) -> None:
@@ -255,14 +281,15 @@ def submit(grid: Grid, root: Path, how: Policy) -> Submission:
         place = Place(study=str(copy.absolute()), root=root, name=grid.study.name, options=options_of(how))
         arrays = plan_arrays(choice.submit, slurm, _largest_array())
         tasks = [tasks_of(grid.study, array.asks) for array in arrays]  # all are checked before any is submitted
-        ids = [_submit_one(array, place, slurm, study, n) for array, n in zip(arrays, tasks, strict=True)]
+        known = {job.spec.name: job.spec.run_id for job in choice.submit}
+        ids = [_submit_one(array, place, slurm, known, n) for array, n in zip(arrays, tasks, strict=True)]
     return Submission(out=root, arrays=tuple(zip(ids, arrays, strict=True)), choice=choice)
 
 
-def _submit_one(array: JobArray, place: Place, slurm: Slurm, study: StudyFolder, tasks: int) -> str:
-    key = f"oodles-{uuid.uuid4().hex}"
+def _submit_one(array: JobArray, place: Place, slurm: Slurm, known: Mapping[str, str], tasks: int) -> str:
+    key, study = f"oodles-{uuid.uuid4().hex}", StudyFolder(place.root)
     script = script_of(array, place, slurm, key, tasks)
-    note_plan(study, key, array.shares)
+    note_plan(study, key, array.shares, {run: known[run] for share in array.shares for run in share})
     number = scheduler.submit(script)
     note_array(study, key, number)
     write_text(study.slurm / f"{number}_submission.sh", script)
@@ -277,9 +304,8 @@ def _largest_array() -> int:
 def cancel(root: Path, only: Sequence[str] = ()) -> dict[str, list[str]]:
     """Cancel the jobs of a study that wait or run; the cancelled jobs, with the runs of each."""
     arrays = read_ledger(StudyFolder(root))
-    jobs = jobs_of(arrays, scheduler.queue()) if arrays else {}
     found: dict[str, list[str]] = {}
-    for run, job in jobs.items():
+    for run, job in all_jobs(arrays, scheduler.queue()) if arrays else ():
         if job.queued is not None:
             found.setdefault(job.id, []).append(run)
     if only:
