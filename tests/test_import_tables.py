@@ -559,6 +559,7 @@ CELLS = ".7,.5,.6"
             "run,test_set,split,value\na,hans,val,.5\na,hans,test,.6\n",
             "rows 1, 2: run 'a' at step 0 has different scores",
         ),
+        ("run,test_set,metric,value\na,hans,,.5\na,hans,,.6\n", "rows 1, 2: run 'a' at step 0 has different scores"),
         (
             "test_set,run,mean,std\nhans,a,.5,.1\n",
             "no column 'value'; say which column holds the score: --map value=mean",
