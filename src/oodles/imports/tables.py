@@ -261,6 +261,9 @@ def _from_wide(table: pd.DataFrame, where: str, maps: RunMap, options: Options, 
 
 def _further(table: pd.DataFrame, scores: _Scores) -> str:
     """What a user may type where columns of scores are named in another way."""
+    objects = [c for c in table.columns if table[c].dtype == object and isinstance(table[c].iloc[0], Mapping)]
+    if objects:
+        return f"; {some(objects, 4)} hold objects: write numbers, under names such as {shown(objects[0])}/acc"
     left_out = [c for c in scores.left_out if not c.lower().startswith(("column ", "unnamed"))]
     slashed = [c for c in left_out if PREFIX.match(c) and "/" in c]
     if slashed:
