@@ -559,6 +559,7 @@ CELLS = ".7,.5,.6"
             "run,test_set,split,value\na,hans,val,.5\na,hans,test,.6\n",
             "rows 1, 2: run 'a' at step 0 has different scores",
         ),
+        ("run,test_set,metric,value\na,hans,,.5\na,hans,,.6\n", "rows 1, 2: run 'a' at step 0 has different scores"),
         (
             "test_set,run,mean,std\nhans,a,.5,.1\n",
             "no column 'value'; say which column holds the score: --map value=mean",
@@ -651,3 +652,13 @@ def test_a_trainers_names_are_read_alike_in_tables_and_logs(tmp_path: Path) -> N
         ("hans", "accuracy"),
         ("hans", "loss"),
     }
+
+
+def test_objects_in_cells_are_told(tmp_path: Path) -> None:
+    rows = [{"run": "a", "step": step, "mnli": {"acc": 0.7}, "hans": {"acc": 0.5}} for step in range(3)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DataError, match="mnli, hans hold objects: write numbers, under names such as mnli/acc"):
+        oo.import_scores(tmp_path / "t.jsonl")
+    rows = [{"run": "a", "step": step, "mnli/acc": 0.7, "hans/acc": 0.5} for step in range(3)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert set(oo.import_scores(tmp_path / "t.jsonl").table["test_set"]) == {"mnli", "hans"}

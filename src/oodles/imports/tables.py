@@ -261,6 +261,9 @@ def _from_wide(table: pd.DataFrame, where: str, maps: RunMap, options: Options, 
 
 def _further(table: pd.DataFrame, scores: _Scores) -> str:
     """What a user may type where columns of scores are named in another way."""
+    objects = [c for c in table.columns if table[c].dtype == object and isinstance(table[c].iloc[0], Mapping)]
+    if objects:
+        return f"; {some(objects, 4)} hold objects: write numbers, under names such as {shown(objects[0])}/acc"
     left_out = [c for c in scores.left_out if not c.lower().startswith(("column ", "unnamed"))]
     slashed = [c for c in left_out if PREFIX.match(c) and "/" in c]
     if slashed:
@@ -431,12 +434,13 @@ def _refuse_twins(table: pd.DataFrame, scores: list[str], where: str) -> None:
 def _refuse_long_twins(table: pd.DataFrame, where: str) -> None:
     """The same for a row per test set."""
     key = [name for name in KEY if name in table.columns]
-    again = table[table.duplicated(key, keep=False)]
+    known = table.assign(**{name: table[name].astype(object).fillna("") for name in key})  # a gap equals a gap
+    again = known[known.duplicated(key, keep=False)]
     apart = again.groupby(key, dropna=False, sort=False)["value"].transform("nunique") > 1
     if not apart.any():
         return
     first = again[apart].iloc[0]
-    rows = np.flatnonzero((table[key] == first[key]).all(axis=1))
+    rows = np.flatnonzero((known[key] == first[key]).all(axis=1))
     said = f"run '{shown(first['run'])}' at step {first['step']} has different scores of {shown(first['test_set'])}"
     cure = f"keep one of them, or {_apart(table, rows, ['value'])}"
     raise DataError(f"{where} rows {some(rows + 1, 3)}: {said}; {cure}")
