@@ -31,7 +31,7 @@ from oodles.stats import noise
 from oodles.stats.correlate import for_group, partial_correlations
 from oodles.stats.estimates import Estimator, as_correlations, estimate, interval_of, usable_points
 from oodles.stats.outcomes import Outcomes
-from oodles.stats.pairs import BLURRED, CARRIES, UNEVEN, uneven_units
+from oodles.stats.pairs import CARRIES, UNEVEN, uneven_units
 from oodles.stats.residuals import fit_design, make_design
 from oodles.stats.series import Series
 
@@ -409,11 +409,9 @@ def score_noise(family: Family, rho: float, n_sets: int, seed: int) -> dict[str,
             left = fit_design(design, data.series.scores).residuals
             truth += left.T @ left
             assert inside.r is not None
-            assert inside.full is not None
             assert inside.left_out is not None
             limits = interval_of(estimated, inside.r, as_correlations(inside.left_out), recipe)
-            own = (estimated.fit.residuals**2).sum(axis=0)
-            blurred = ~(inside.full.diagonal() > (1 - BLURRED) * own)
+            blurred = inside.unsure(estimated.fit.residuals)
             plain.append(estimated.r[i, j])
             better.append(inside.r[i, j])
             low.append(limits.low[i, j])

@@ -330,3 +330,14 @@ def test_coarse_scores_that_agree_after_step_0_are_no_shared_points():
     result = partial_correlations(table, in_domain="mnli", method="linear")
     assert set(result.table["n_steps"]) == {24}
     assert any("6 of 30 points left out" in text for text in said(result.table))
+
+
+# When the correction is unsure ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("links", "least", "most"), [("u", 0.75, 1.0), ("lines", 0.0, 0.15)])
+def test_the_correction_is_called_unsure_where_links_bend(links: str, least: float, most: float) -> None:
+    """200 in-domain examples: two Us leave a bias of up to .08, lines next to none, though both are mostly noise."""
+    family = families.Family(n_id=200, links=links, level=0.0, records=True)
+    for one in families.score_noise(family, 0.6, 16, 5).values():
+        assert least <= one["unsure"] <= most

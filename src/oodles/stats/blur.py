@@ -44,14 +44,27 @@ class Blur:
     hidden: Array  # units x columns x columns: posterior covariances
     points: Array  # units
     intercepts: Array  # units
+    line: int  # column of the straight part of the links
 
-    def correct(self, products: Array, weights: Array) -> Array:
-        """Sums of products of residuals (one matrix per row of weights) without in-domain noise."""
+    def _links(self, weights: Array) -> tuple[Array, Array, Array]:
+        """Gram matrix, posterior covariance and links, per row of weights."""
         gram = np.tensordot(weights, self.gram, axes=1)
         hidden = np.tensordot(weights, self.hidden, axes=1)
         scale = np.trace(gram, axis1=1, axis2=2)[:, None, None] / gram.shape[1]
         gram = gram + np.maximum(1e-9 * scale, 1e-12) * np.eye(gram.shape[1])
-        links = np.linalg.solve(gram, np.tensordot(weights, self.cross, axes=1))
+        return gram, hidden, np.linalg.solve(gram, np.tensordot(weights, self.cross, axes=1))
+
+    @property
+    def bend(self) -> Array:
+        """Per set: the share of the noise that reaches its residual by the bend of its link, 0 of a line."""
+        _, hidden, links = (part[0] for part in self._links(np.ones((1, len(self.points)))))
+        every = np.einsum("pk,pq,qk->k", links, hidden, links)
+        straight = links[self.line] ** 2 * hidden[self.line, self.line]
+        return np.asarray(1 - straight / np.where(every > 0, every, np.inf), dtype=float)
+
+    def correct(self, products: Array, weights: Array) -> Array:
+        """Sums of products of residuals (one matrix per row of weights) without in-domain noise."""
+        gram, hidden, links = self._links(weights)
         shared = np.swapaxes(links, 1, 2) @ hidden @ links
         # The links are estimated, and their errors would count as slopes.
         extra = np.trace(np.linalg.solve(gram, hidden), axis1=1, axis2=2)
@@ -155,4 +168,5 @@ def _sums(found: Estimate, means: Array, hidden: Array, runs: Ints | None) -> Bl
         hidden=summed,
         points=np.bincount(used.units, minlength=n_units).astype(float),
         intercepts=own,
+        line=0 if runs is not None else 1,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oodles.stats import resample, residuals
 from oodles.stats.blur import blur
@@ -16,6 +17,10 @@ from oodles.stats.estimates import Estimate, as_correlations
 from oodles.stats.items import binomial_spectrum, measured_spectrum, noise_sums
 from oodles.stats.outcomes import MEASURED, Examples
 from oodles.stats.splines import Array
+
+BENDS = 0.7  # share of the noise that comes by the bend of a link, from which it is a bent one
+BENT, STRAIGHT, USUAL = 0.45, 0.65, 0.5  # share of a residual that may be in-domain noise before that is unsure
+MANY = 100  # points from which simulation shows no bias with straight links
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -26,7 +31,20 @@ class Inside:
     variance: float  # of the noise at a point, nan where not known
     full: Array | None = None  # sets x sets; None where nothing can be corrected
     left_out: Array | None = None  # the same without each unit
+    bend: Array | None = None  # per set: the share of this noise that comes by the bend of its link
     hidden: bool = False  # noise may be most of what in-domain scores differ by
+
+    def unsure(self, residuals: Array) -> NDArray[np.bool_]:
+        """Per set: whether noise makes up so much of its residuals (points x sets) that the correction is unsure.
+
+        By a bent link it may be less than by others. By a straight one it may be more, where it was measured and there
+        are many points.
+        """
+        if self.full is None or self.bend is None:
+            return np.zeros(residuals.shape[1], dtype=bool)
+        straight = STRAIGHT if self.source == "records" and len(residuals) >= MANY else USUAL
+        most = np.where(self.bend > BENDS, BENT, straight)
+        return np.asarray(~(self.full.diagonal() > (1 - most) * (residuals**2).sum(axis=0)), dtype=bool)
 
     @property
     def r(self) -> Array | None:
@@ -58,7 +76,7 @@ def without_inside_noise(found: Estimate, records: Examples | None, metric: str,
     without = found.left_out
     if len(without):
         without = blurred.correct(without, resample.jackknife_weights(n_units))
-    return replace(start, full=full, left_out=without)
+    return replace(start, full=full, left_out=without, bend=blurred.bend)
 
 
 def inside_noise(found: Estimate, records: Examples | None, metric: str, method: str) -> InsideNoise:

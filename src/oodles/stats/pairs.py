@@ -32,7 +32,6 @@ NOISE = "noise of the in-domain set"
 NEARLY_ALL = 0.98  # R2 of a fit above which too little residual is left
 NOISY = 0.3  # reliability of a residual below which too little residual is left
 BIASED = 0.05  # bias through a noisy in-domain score that is worth saying
-BLURRED = 0.5  # share of a residual that may be noise of the in-domain set before its correction is unsure
 CARRIES = 0.4  # share of a pair that one unit may carry without being named
 UNEVEN = 0.75  # share of the units that mean squares of unequal size may be worth before it is said
 LONG = 6  # points of a unit from which its mean square says something
@@ -279,8 +278,7 @@ def _of_answers(found: Found, i: int, j: int) -> str:
 
 def _blurred(found: Found, k: int) -> bool:
     """Whether noise of the in-domain set makes up so much of a residual that its correction is unsure."""
-    inside, own = found.corrected.inside, float((found.estimate.fit.residuals[:, k] ** 2).sum())
-    return inside.full is not None and not inside.full[k, k] > (1 - BLURRED) * own
+    return bool(found.corrected.inside.unsure(found.estimate.fit.residuals)[k])
 
 
 def _unit_caveats(used: Series, recipe: Estimator, n_units: int) -> list[str]:
