@@ -77,6 +77,30 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
     return analysis, write_report(analysis, tmp_path_factory.mktemp("several") / "report.html")
 
 
+@pytest.fixture(scope="module")
+def pythia(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
+    analysis = oo.analyse("pythia", sensitivity=True, windows=True, redundancy=True, stability=True)
+    return analysis, write_report(analysis, tmp_path_factory.mktemp("pythia") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def timm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
+    analysis = oo.analyse("timm", sensitivity=True, redundancy=True)
+    return analysis, write_report(analysis, tmp_path_factory.mktemp("timm") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
+    """Long names, of which three differ only at the end."""
+    names = {name: f"Heuristic Analysis for NLI Systems, MATCHED: {name}" for name in ("hans", "paws", "rte")}
+    asked = dict.fromkeys(("sensitivity", "windows", "redundancy", "stability", "averages"), True)
+    table = study().assign(tags=lambda t: t["test_set"].map({"hans": "a", "paws": "a", "rte": "b"}))
+    table["model"] += "-instruct-of-a-long-name"
+    table["test_set"] = table["test_set"].replace(names)
+    analysis = analyse_table(table, method="linear", across=("model",), **asked)
+    return analysis, write_report(analysis, tmp_path_factory.mktemp("long") / "report.html")
+
+
 def marks(page: Page, view: str, name: str, shape: str = "*") -> int:
     """Marks of a view, once what is below the screen is drawn, too."""
     return int(page.evaluate(f"oodles.flush(), document.querySelectorAll('#{view} .m-{name} {shape}').length"))
@@ -93,6 +117,41 @@ def test_it_opens_quietly_at_any_width(browser: Browser, request: Any, which: st
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.evaluate("oodles.flush()")
     assert page.screenshot(SHOTS / f"{which}-{width}-{'dark' if dark else 'light'}.png").stat().st_size > 10_000
+    page.close()
+
+
+OUTSIDE = """[...document.querySelectorAll("svg")].filter((svg) => svg.getBoundingClientRect().width).flatMap((svg) => {
+  const own = svg.getBoundingClientRect();
+  return [...svg.querySelectorAll("text")].filter((text) => {
+    const box = text.getBoundingClientRect();
+    return box.width && !text.closest("[aria-label=tip]") && (box.left < own.left - 1 || box.right > own.right + 1
+      || box.top < own.top - 1 || box.bottom > own.bottom + 1);
+  }).map((text) => [(svg.closest(".view, section") || svg).id, text.textContent]);
+})"""
+
+
+@pytest.mark.parametrize("how", ["1280", "390", "no script"])
+@pytest.mark.parametrize("which", ["hans", "several", "long", "pythia", "timm"])
+def test_every_label_lies_inside_its_figure(
+    browser: Browser, request: pytest.FixtureRequest, which: str, how: str
+) -> None:
+    script = how != "no script"
+    page = browser.open(request.getfixturevalue(which)[1], width=int(how) if script else 1280, script=script)
+    page.send("Emulation.setScriptExecutionDisabled", value=False)
+    page.evaluate("window.oodles && oodles.flush()")
+    assert page.evaluate("document.querySelectorAll('svg text').length") > 50
+    assert page.evaluate(OUTSIDE) == []
+    page.close()
+
+
+def test_names_that_differ_only_at_the_end_are_told_apart(browser: Browser, long: tuple[Analysis, Path]) -> None:
+    page = browser.open(long[1])
+    cells = "[...document.querySelectorAll('#overview .m-values rect')].map((r) => r.getAttribute('y'))"
+    assert len(set(page.evaluate(cells))) == 3
+    labels = (
+        "[...document.querySelectorAll('#overview text')].map((t) => t.textContent).filter((t) => t.includes(' ~ '))"
+    )
+    assert len(set(page.evaluate(labels))) == 3
     page.close()
 
 

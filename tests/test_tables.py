@@ -14,6 +14,7 @@ from oodles.show.tables import (
     changes_sheet,
     escape_latex,
     fits_sheet,
+    fold,
     latex_table,
     markdown_table,
     p_value,
@@ -194,3 +195,10 @@ def test_a_reliability_below_nought_is_shown_as_its_caveat_says() -> None:
     rows = [("m", "pooled", "x", 0.9, 3.0, NAN, -24.8), ("m", "pooled", "y", 0.9, 3.0, NAN, 0.5)]
     fits = pd.DataFrame(rows, columns=["model", "within", "test_set", "r2", "edf", "lam", "reliability"])
     assert [row[-1].text for row in fits_sheet(fits, group={"model": "m"}).rows] == ["0.000", "0.500"]
+
+
+def test_folded_caveats_keep_the_signs_of_their_numbers() -> None:
+    said = ["hans: noise (reliability -1.78)", "paws: noise (reliability -1.54)", "rte: noise (reliability 0.20)"]
+    texts = fold(said, names=["hans", "paws", "rte", "wnli"])
+    assert set(texts.values()) == {"hans, paws, rte: noise (reliability -1.78 to 0.20)"}
+    assert fold(["a: 2-3 of m-125", "b: 2-3 of m-350"], names=["a", "b"])["a: 2-3 of m-125"].endswith("m-125 to 350")

@@ -324,9 +324,11 @@ def plot_forests(answer: Answer) -> list[tuple[Figure, str]]:
 def _draw_forest(pairs: Sequence[Mapping[Any, Any]], levels: pd.DataFrame) -> Figure:
     names = sorted(levels["level"].unique())
     left = max(canvas.width_of(canvas.short(name), 8) for name in [*names, "a new one"]) + 0.15
-    wide, line, gap, bottom, top = 1.5, 0.2, 0.12, 0.45, 0.55
+    heads = [f"{canvas.short(pair['a'])}\n{canvas.short(pair['b'])}" for pair in pairs]
+    wide = max(1.5, *(canvas.width_of(line, 7.5) for head in heads for line in head.split("\n")))
+    line, gap, bottom, top = 0.2, 0.12, 0.45, 0.55
     height = line * (len(names) + 1)
-    figure = Figure(figsize=(left + len(pairs) * (wide + gap), top + height + bottom))
+    figure = Figure(figsize=(left + len(pairs) * (wide + gap) + 0.05, top + height + bottom))
     for place, pair in enumerate(pairs):
         ax = canvas.axes_at(figure, left + place * (wide + gap), bottom, wide, height)
         own = levels[(levels["a"] == pair["a"]) & (levels["b"] == pair["b"])].set_index("level")
@@ -344,7 +346,7 @@ def _draw_forest(pairs: Sequence[Mapping[Any, Any]], levels: pd.DataFrame) -> Fi
         ax.set_yticks(range(len(names) + 1), shown, parse_math=False)
         ax.tick_params(length=0, labelsize=8, labelcolor=canvas.INK)
         ax.grid(axis="x", color=canvas.GRID, linewidth=0.6)
-        ax.set_title(f"{canvas.short(pair['a'])}\n{canvas.short(pair['b'])}", fontsize=7.5, parse_math=False)
+        ax.set_title(heads[place], fontsize=7.5, parse_math=False)
     return figure
 
 
@@ -379,7 +381,8 @@ def _draw_specifications(rows: pd.DataFrame) -> Figure:
     left = max(canvas.width_of(label, 7.5) for label, _ in [*choices, ("r", None)]) + 0.2
     wide, curve, line = max(2.5, 0.07 * len(rows)), 1.3, 0.15
     below = line * len(choices)
-    figure = Figure(figsize=(left + wide + 0.1, curve + below + 0.55))
+    title = f"{canvas.short(rows['a'].iloc[0])} ~ {canvas.short(rows['b'].iloc[0])}"
+    figure = Figure(figsize=(left + max(wide, canvas.width_of(title, 8)) + 0.1, curve + below + 0.55))
     ax = canvas.axes_at(figure, left, below + 0.15, wide, curve)
     clear = (rows["p_holm"] < canvas.SIGNIFICANT).to_numpy()
     for x, row in enumerate(rows.to_dict("records")):
@@ -388,7 +391,6 @@ def _draw_specifications(rows: pd.DataFrame) -> Figure:
         ax.plot([x], [row["r"]], color=colour, marker="s" if row["default"] else "o", markersize=3.2, linestyle="")
     ax.axhline(0, color=canvas.MUTED, linewidth=0.8, zorder=1)
     ax.set(xlim=(-1, len(rows)), xticks=[], ylim=canvas.limits([*rows["low"].dropna(), *rows["high"].dropna(), 0.0]))
-    title = canvas.line(f"{rows['a'].iloc[0]} ~ {rows['b'].iloc[0]}")
     ax.set_title(title, fontsize=8, loc="left", parse_math=False)
     ax.tick_params(axis="y", labelsize=7.5, labelcolor=canvas.INK)
     if not choices:

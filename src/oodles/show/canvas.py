@@ -7,7 +7,6 @@ beside the numbers they qualify.
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -30,6 +29,7 @@ HATCH = "#7d858f"  # on cells, which keep their colours in dark mode
 NOTHING = "#f1f1f1"  # below the hatching of a cell without an estimate
 SIGNIFICANT = 0.05  # of the p-value after Holm
 LONGEST_NAME = 26
+FOLDED = 14  # characters of a name from which it may have two lines
 
 
 @contextmanager
@@ -78,14 +78,36 @@ def line(text: object) -> str:
 
 
 def short(name: object) -> str:
+    """A name that fits; of a long one both ends, because names that begin alike often end differently."""
     text = line(name)
-    return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
+    if len(text) <= LONGEST_NAME:
+        return text
+    end = LONGEST_NAME // 2 - 1
+    return f"{text[: LONGEST_NAME - 1 - end].rstrip()}…{text[-end:].lstrip()}"
 
 
 def width_of(text: str, size: float) -> float:
-    """Inches, roughly; measuring needs a font that holds every character, which nobody has."""
-    ems = sum(1.0 if unicodedata.east_asian_width(c) in "WF" else 0.6 for c in text)
-    return ems * size / 72
+    """Inches of a line; of characters that only a browser can show, roughly."""
+    return sum(map(glyphs.advance, text)) * size / 72
+
+
+def size_for(text: str, size: float, room: float) -> float:
+    """The size of type, at most this one, at which a line fits into inches."""
+    return size * min(1.0, room / max(width_of(text, size), 1e-9))
+
+
+def folded(name: object) -> str:
+    """A name on two lines, where it is long and can be broken.
+
+    >>> folded("rte"), folded("lexical overlap, entailed")
+    ('rte', 'lexical overlap,\\nentailed')
+    """
+    text = short(name)
+    places = [i + 1 for i, c in enumerate(text[:-1]) if c in " -_/,.~" and len(text) > FOLDED]
+    if not places:
+        return text
+    at = min(places, key=lambda i: max(len(text[:i].rstrip()), len(text[i:].lstrip())))
+    return f"{text[:at].rstrip()}\n{text[at:].lstrip()}"
 
 
 def luminance(colour: Sequence[float]) -> float:

@@ -19,7 +19,20 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
 from oodles.errors import DataError
-from oodles.show.canvas import GRID, IN_DOMAIN, INK, MUTED, OOD, SHARE, axes_at, limits, short, style, width_of
+from oodles.show.canvas import (
+    GRID,
+    IN_DOMAIN,
+    INK,
+    MUTED,
+    OOD,
+    SHARE,
+    axes_at,
+    limits,
+    short,
+    size_for,
+    style,
+    width_of,
+)
 from oodles.show.groups import Group, columns_before, one_group
 from oodles.show.numbers import signed
 from oodles.stats.longtable import chance_level
@@ -187,7 +200,8 @@ def _small_multiples(
         y = foot + (down - 1 - i // across) * row + bottom
         axes[name] = ax = axes_at(figure, x, y, width, height)
         ax.set_ylabel(ylabel if i % across == 0 else "", fontsize=7.5, labelpad=3, parse_math=False)
-        ax.set_title("" if bare else short(name), fontsize=8.5, loc="left", pad=5, parse_math=False)
+        size = size_for(short(name), 8.5, width + 0.1)
+        ax.set_title("" if bare else short(name), fontsize=size, loc="left", pad=5, parse_math=False)
         ax.grid(axis="y", color=GRID, linewidth=0.6)
         ax.set_axisbelow(True)
         _scale_steps(ax, sorted({float(s) for s in steps}))

@@ -12,8 +12,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from oodles.errors import plain
+
+if TYPE_CHECKING:
+    from matplotlib.ft2font import FT2Font
 
 # What pdflatex sets without a package, in the old and in the new encoding of fonts (OT1 and T1). Probed, not read.
 LETTERS = (
@@ -43,6 +47,7 @@ SPELT = {
 _SETTABLE = frozenset([*map(chr, range(0x20, 0x7F)), *LETTERS, *SIGNS, *FORMULAS])
 _browser: ContextVar[bool] = ContextVar("browser", default=False)
 
+EM = 100  # points, at which letters are measured
 Known = Callable[[str], bool]
 
 
@@ -52,16 +57,33 @@ def settable(character: str) -> bool:
 
 
 @cache
-def _font() -> frozenset[str]:
+def _font() -> FT2Font:
     from matplotlib.font_manager import findfont
     from matplotlib.ft2font import FT2Font
 
-    return frozenset(map(chr, FT2Font(findfont("DejaVu Sans")).get_charmap()))
+    font = FT2Font(findfont("DejaVu Sans"))
+    font.set_size(EM, 72)
+    return font
+
+
+@cache
+def _held() -> frozenset[str]:
+    return frozenset(map(chr, _font().get_charmap()))
+
+
+@cache
+def advance(character: str) -> float:
+    """How far a character moves the pen, in ems."""
+    if character in _held():
+        from matplotlib.ft2font import LoadFlags
+
+        return float(_font().load_char(ord(character), flags=LoadFlags.NO_HINTING).linearHoriAdvance / 65536 / EM)
+    return 1.0 if unicodedata.east_asian_width(character) in "WF" else 0.6
 
 
 def drawable(character: str) -> bool:
     """Whether a figure can show this character: its font has it, or the reader's browser is asked to."""
-    return _browser.get() or character in _font()
+    return _browser.get() or character in _held()
 
 
 @contextmanager

@@ -144,7 +144,7 @@ def _draw_heatmaps(panels: Sequence[_Panel], given: float | None) -> Figure:
     label = max(width_of(short(n), size) for p in panels for n in p.names)
     left, bottom, top = label + 0.15, 0.66 * label + 0.16, 0.4 if given is None else 0.08
     cell = _cell(most) if given is None else max((given - left - 0.08) / most, SMALLEST)
-    title = max(width_of(p.title, 9.5) for p in panels)
+    title = max(width_of(_title(p), 9.5) for p in panels) + 0.08
     width = left + max(cell * most + 0.2, title) if given is None else max(given, left + cell * most + 0.08)
     across, down = max(p.column for p in panels) + 1, max(p.row for p in panels) + 1
     key, height = 0.62, top + cell * most + bottom
@@ -156,10 +156,13 @@ def _draw_heatmaps(panels: Sequence[_Panel], given: float | None) -> Figure:
         ax = axes_at(figure, x, y, side, side)
         _draw_heatmap(ax, panel, cell=cell, size=size)
         if given is None:
-            title_with_mark = line(panel.title) + (" †" if panel.shared else "")
-            ax.set_title(title_with_mark, fontsize=9.5, loc="left", pad=8, parse_math=False)
+            ax.set_title(_title(panel), fontsize=9.5, loc="left", pad=8, parse_math=False)
     _draw_key(figure, panels)
     return figure
+
+
+def _title(panel: _Panel) -> str:
+    return line(panel.title) + (" †" if panel.shared else "")
 
 
 def _cell(most: int) -> float:

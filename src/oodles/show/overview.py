@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 STRONG, NEGATIVE = 0.5, -0.3  # the study's words
 SLIGHT = 0.1  # correlations below this are no link
+NAMES = 7.0  # points, around the network
+SIZE, TURNED = 6.5, math.radians(40)  # of labels, and by how much heads of columns are turned
 
 
 def plot_overview(result: PartialCorrelations, *, within: str | None = None, width: float | None = None) -> Figure:
@@ -70,11 +72,16 @@ def by_agreement(rows: pd.DataFrame) -> list[tuple[str, str]]:
 
 def _draw(groups: Sequence[tuple[str, pd.DataFrame]], order: Sequence[tuple[str, str]], width: float | None) -> Figure:
     labels = [f"{canvas.short(a)} ~ {canvas.short(b)}" for a, b in order]
-    left = max(canvas.width_of(label, 6.5) for label in labels) * 0.92 + 0.1
-    top = 0.62 * max(canvas.width_of(canvas.short(label), 7) for label, _ in groups) + 0.18
-    room = 0.42 * len(groups) if width is None else max(width - left - 0.1, 1.0)
-    cell, line, key = room / len(groups), 0.19, 0.42
-    figure = Figure(figsize=(max(left + room + 0.1, 3.0), top + line * len(order) + key))
+    heads = [canvas.short(label) for label, _ in groups]
+    told = f"* clear   ° no test   {heatmap.PALE}   hatched: no estimate"
+    left = max(canvas.width_of(label, SIZE) for label in labels) + 0.1
+    widest = max(canvas.width_of(head, SIZE) for head in heads)
+    top = math.sin(TURNED) * widest + 0.2
+    cell = 0.42 if width is None else _cell(heads, width - left)
+    room, line, key = cell * len(groups), 0.19, 0.42
+    right = max(_end(heads, cell) - room, 0.1)
+    least = canvas.width_of(told, SIZE) + 0.12
+    figure = Figure(figsize=(max(left + room + right, least, width or 0.0), top + line * len(order) + key))
     ax = canvas.axes_at(figure, left, key, room, line * len(order))
     ax.set(xlim=(-0.5, len(groups) - 0.5), ylim=(len(order) - 0.5, -0.5))
     place = {pair: y for y, pair in enumerate(order)}
@@ -82,14 +89,23 @@ def _draw(groups: Sequence[tuple[str, pd.DataFrame]], order: Sequence[tuple[str,
         for pair in own.to_dict("records"):
             _draw_cell(ax, x, place[pair["a"], pair["b"]], pair, text=cell > 0.33)
     ax.xaxis.tick_top()
-    heads = [canvas.short(label) for label, _ in groups]
-    ax.set_xticks(range(len(groups)), heads, rotation=40, ha="left", parse_math=False)
+    ax.set_xticks(range(len(groups)), heads, rotation=math.degrees(TURNED), ha="left", parse_math=False)
     ax.set_yticks(range(len(order)), labels, parse_math=False)
-    ax.tick_params(length=0, labelsize=6.5, labelcolor=canvas.INK, pad=2)
+    ax.tick_params(length=0, labelsize=SIZE, labelcolor=canvas.INK, pad=2)
     ax.spines[:].set_visible(False)
-    told = f"* clear   ° no test   {heatmap.PALE}   hatched: no estimate"
-    figure.text(0.06 / figure.get_figwidth(), 0.12 / figure.get_figheight(), told, fontsize=6.5, color=canvas.MUTED)
+    figure.text(0.06 / figure.get_figwidth(), 0.12 / figure.get_figheight(), told, fontsize=SIZE, color=canvas.MUTED)
     return figure
+
+
+def _end(heads: Sequence[str], cell: float) -> float:
+    """Where the turned heads of columns end, from the left edge of the first cell."""
+    return max((i + 0.5) * cell + math.cos(TURNED) * canvas.width_of(head, SIZE) + 0.1 for i, head in enumerate(heads))
+
+
+def _cell(heads: Sequence[str], room: float) -> float:
+    """The widest cell with which cells and heads have room."""
+    ends = [(room - math.cos(TURNED) * canvas.width_of(head, SIZE) - 0.1) / (i + 0.5) for i, head in enumerate(heads)]
+    return max(min(*ends, room / len(heads)), 0.12)
 
 
 def _draw_cell(ax: Axes, x: int, y: int, pair: Mapping[Any, Any], *, text: bool) -> None:
@@ -137,17 +153,36 @@ def plot_network(
     angle = 2 * np.pi * np.arange(len(names)) / len(names) - np.pi / 2
     at = {name: (float(np.cos(t)), float(-np.sin(t))) for name, t in zip(names, angle, strict=True)}
     with canvas.style():
-        figure = Figure(figsize=(width, 0.82 * width))
-        ax = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-        ax.set(xlim=(-1.75, 1.75), ylim=(-1.35, 1.35))
-        ax.axis("off")
+        figure, ax = _ring(at, width)
         for pair in rows.to_dict("records"):
             _draw_link(ax, at, pair, words=words)
         for name, (x, y) in at.items():
             ax.plot([x], [y], "o", color=canvas.INK, markersize=4, gid="set")
-            side = "left" if x > 0.2 else "right" if x < -0.2 else "center"
-            ax.text(1.1 * x, 1.14 * y, canvas.short(name), ha=side, va="center", fontsize=7, parse_math=False)
+            across, up = _side(x), "center" if _side(x) != "center" else "bottom" if y > 0 else "top"
+            away = (6 * (across == "left") - 6 * (across == "right"), 6 * (up == "bottom") - 6 * (up == "top"))
+            ax.annotate(canvas.folded(name), (x, y), xytext=away, textcoords="offset points", ha=across, va=up,
+                        fontsize=NAMES, linespacing=1.0, annotation_clip=False, parse_math=False)  # fmt: skip
     return figure
+
+
+def _side(x: float) -> str:
+    """How a name beside its set is aligned."""
+    return "left" if x > 0.2 else "right" if x < -0.2 else "center"
+
+
+def _ring(at: Mapping[str, tuple[float, float]], width: float) -> tuple[Figure, Axes]:
+    """Axes of a circle with room for names around it."""
+    wide = {name: max(canvas.width_of(line, NAMES) for line in canvas.folded(name).split("\n")) + 0.16 for name in at}
+    sides = {side: [wide[name] for name, (x, _) in at.items() if _side(x) == side] for side in ("left", "right")}
+    left, right = max([*sides["right"], 0.2]), max([*sides["left"], 0.2])
+    round_, above = max(width - left - right, 1.5), 0.4
+    beside = max([wide[name] - round_ for name, (x, _) in at.items() if _side(x) == "center"], default=0.0) / 2
+    left, right = max(left, beside), max(right, beside)
+    figure = Figure(figsize=(left + round_ + right, round_ + 2 * above))
+    ax = canvas.axes_at(figure, left, above, round_, round_)
+    ax.set(xlim=(-1.03, 1.03), ylim=(-1.03, 1.03))
+    ax.axis("off")
+    return figure, ax
 
 
 def _draw_link(ax: Axes, at: Mapping[str, tuple[float, float]], pair: Mapping[Any, Any], *, words: bool) -> None:

@@ -125,6 +125,7 @@ def _template() -> jinja2.Template:
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
     )
+    environment.filters["readable"] = words.readable
     return environment.get_template("report.html")
 
 

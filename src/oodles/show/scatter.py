@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from oodles.errors import DataError, nearest
-from oodles.show.canvas import GRID, IN_DOMAIN, INK, MUTED, OOD, axes_at, short, style
+from oodles.show.canvas import GRID, IN_DOMAIN, INK, MUTED, OOD, axes_at, short, size_for, style
 from oodles.show.groups import Group, columns_before, of_group, one_group
 from oodles.show.numbers import signed
 
@@ -63,7 +63,8 @@ def plot_fits(
         figure, axes = _panels(list(test_sets or known))
         for name, ax in axes.items():
             _draw_fit(ax, points[points["test_set"] == name])
-            ax.set_title(short(name), fontsize=8.5, loc="left", pad=5, parse_math=False)
+            size = size_for(short(name), 8.5, PANEL + 0.1)
+            ax.set_title(short(name), fontsize=size, loc="left", pad=5, parse_math=False)
             ax.set_xlabel("in-domain", fontsize=7.5, labelpad=1)
     return figure
 
@@ -100,8 +101,9 @@ def plot_residuals(
         for line in (ax.axhline, ax.axvline):
             line(0, color=MUTED, linewidth=0.7, linestyle=":")
         ax.plot(both[a], both[b], ".", color=OOD, markersize=4, alpha=0.5, gid="points", linestyle="")
-        ax.set_xlabel(f"residual, {short(a)}", fontsize=7.5, labelpad=2, parse_math=False)
-        ax.set_ylabel(f"residual, {short(b)}", fontsize=7.5, labelpad=2, parse_math=False)
+        for told, name in ((ax.set_xlabel, a), (ax.set_ylabel, b)):
+            label = f"residual, {short(name)}"
+            told(label, fontsize=size_for(label, 7.5, 2.6), labelpad=2, parse_math=False)
         ax.set_title(pair, fontsize=8, loc="left", pad=5, color=INK)
     return figure
 

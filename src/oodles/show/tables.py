@@ -352,7 +352,7 @@ def caveat_lines(pairs: pd.DataFrame, changes: pd.DataFrame | None = None) -> tu
     return common, own
 
 
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_NUMBER = re.compile(r"(?:(?<![^\s(\[])[-−])?\d+(?:\.\d+)?")  # a sign after a space or a bracket, no hyphen
 
 
 def fold(caveats: Iterable[str], names: Collection[str] = ()) -> dict[str, str]:
@@ -373,7 +373,10 @@ def fold(caveats: Iterable[str], names: Collection[str] = ()) -> dict[str, str]:
 def _together(same: Collection[tuple[str, str]], of: int) -> str:
     """The names, then the text of the first, with a range where the numbers differ."""
     texts = [rest for _, rest in same]
-    columns = [sorted(set(column), key=float) for column in zip(*map(_NUMBER.findall, texts), strict=True)]
+    columns = [
+        sorted(set(column), key=lambda n: float(n.replace("−", "-")))
+        for column in zip(*map(_NUMBER.findall, texts), strict=True)
+    ]
     shown = iter(column[0] if len(column) == 1 else f"{column[0]} to {column[-1]}" for column in columns)
     named = list(dict.fromkeys(name for name, _ in same if name))
     names = f"all {of} test sets" if 2 < of == len(named) else ", ".join(named)

@@ -52,7 +52,10 @@ def _draw(merges: Sequence[Merge], title: str) -> Figure:
     names = leaves_of(merges)
     label = max(canvas.width_of(canvas.short(name), 7.5) for name in names) + 0.15
     wide, line, bottom, top = 2.4, 0.2, 0.42, 0.28
-    figure = Figure(figsize=(0.15 + wide + label, bottom + line * len(names) + top))
+    title = canvas.line(title)
+    figure = Figure(
+        figsize=(0.15 + max(wide + label, canvas.width_of(title, 8) + 0.05), bottom + line * len(names) + top)
+    )
     ax = canvas.axes_at(figure, 0.15, bottom, wide, line * len(names))
     at: dict[int, tuple[float, float]] = {}
     for merge in merges:
@@ -72,5 +75,5 @@ def _draw(merges: Sequence[Merge], title: str) -> Figure:
     ax.tick_params(axis="x", labelsize=7, labelcolor=canvas.INK)
     ax.spines["left"].set_visible(False)
     ax.set_xlabel("mean r where they meet", fontsize=7.5, labelpad=1)
-    ax.set_title(canvas.line(title), fontsize=8, loc="left", parse_math=False)
+    ax.set_title(title, fontsize=8, loc="left", parse_math=False)
     return figure

@@ -19,7 +19,8 @@
   const names = [...new Map(pairs.map((p) => [key(p), [p.a, p.b]])).values()];
   const oneStep = !data.grids || data.grids.every((g) => g.length < 2);
   const level = `${+(100 * data.level).toPrecision(3)} %`;
-  const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d1f", "#56b4e9", "#7a4fb3", "#a63d40", "#4d7c0f",
+  // no orange, which is in-domain everywhere
+  const PALETTE = ["#0072b2", "#009e73", "#cc79a7", "#8c6d1f", "#56b4e9", "#7a4fb3", "#a63d40", "#4d7c0f",
     "#b8860b", "#00798c", "#8d5b4c", "#6b7280", "#c2185b", "#3f51b5"];
   const colour = (name) => PALETTE[Math.max(0, data.sets.indexOf(name)) % PALETTE.length];
 
@@ -45,14 +46,19 @@
   const unclear = (p) => descriptive(p) ? coversZero(p) : !p.clear;
   const coversZero = (p) => !known(p.low) || (p.low <= 0 && p.high >= 0);
   const mark = (p) => descriptive(p) ? "°" : p.clear ? "*" : "";
-  const short = (text, most = 30) => text.length <= most ? text : text.slice(0, most - 1) + "…";
+  const short = (text, most = 30) => {  // both ends: names that begin alike often end differently
+    const letters = [...text], end = (most >> 1) - 1;
+    return letters.length <= most ? text : `${letters.slice(0, most - 1 - end).join("").trimEnd()}…${letters.slice(-end).join("").trimStart()}`;
+  };
 
   // state: what is chosen; it lives in the address
   const state = { pair: null, group: 0, way: ways[0], metric: data.metric, only: {}, shots: "", seed: "", words: false };
   function clearest() {
-    const own = pairs.filter((p) => p.group === state.group && p.within === state.way && known(p.r));
+    const own = pairs.filter((p) => p.within === state.way && known(p.r));
     const away = (p) => known(p.low) ? (p.r > 0 ? p.low : -p.high) : Math.abs(p.r) - 2;
-    return own.sort((p, q) => (q.clear - p.clear) || away(q) - away(p))[0] || pairs[0];
+    const mine = own.filter((p) => p.group === state.group);
+    const any = mine.some((p) => p.clear) || !own.some((p) => p.clear) ? mine : own;  // of another group, where only it has a clear pair
+    return any.sort((p, q) => (q.clear - p.clear) || away(q) - away(p))[0] || pairs[0];
   }
   function readAddress() {
     const hash = decodeURIComponent(location.hash.slice(1));
@@ -81,6 +87,8 @@
   }
   const shownGroups = () => d3.sort(data.groups.map((g, i) => i), (i) => data.groups[i].size ?? 0)
     .filter((i) => data.by.every((c) => !state.only[c] || data.groups[i].of[c] === state.only[c]));
+  const varied = data.by.filter((c) => new Set(data.groups.map((g) => g.of[c])).size > 1);
+  const head = (g) => varied.map((c) => data.groups[g].of[c]).join(", ") || data.groups[g].label;  // what tells a group from others
   const found = new Map(pairs.map((p) => [`${p.group}\u0000${p.within}\u0000${key(p)}`, p]));
   const rowOf = (group, pair = state.pair, way = state.way) => found.get(`${group}\u0000${way}\u0000${pair[0]}\u0000${pair[1]}`);
 
@@ -92,6 +100,17 @@
   };
   const ink = (fill) => { const c = d3.lab(fill); return c.l < 60 ? "#ffffff" : "#16191d"; };
   const fillOf = (p) => p && known(p.r) ? mix(p.r, p) : "url(#hatch)";
+  const pen = document.createElement("canvas").getContext("2d");
+  const family = getComputedStyle(document.body).fontFamily;
+  function widthOf(text, size = 11) { pen.font = `${size}px ${family}`; return pen.measureText(text).width; }
+  const widest = (texts, size) => d3.max(texts, (text) => widthOf(text, size)) || 0;
+  function labelled(texts, most) {  // labels that fit beside a figure, and the room they take
+    let letters = 40;
+    const room = () => 14 + widest(texts.map((text) => short(text, letters)));
+    while (letters > 8 && room() > most) letters -= 1;
+    return { room: Math.max(24, room()), label: (text) => short(text, letters) };
+  }
+  const fits = (text, most) => labelled([text], most).label(text);  // a name as long as there is room
   const roomOf = (id, most, least = 260) => Math.max(least, Math.min(most, ($(id) && $(id).parentElement.clientWidth) || most));
   function unnamed(node) {  // the figure has a name; groups inside it may not have one
     for (const group of node.querySelectorAll("g[aria-label]")) group.removeAttribute("aria-label");
@@ -137,20 +156,23 @@
       return [pair.join("\u0000"), rs.length ? d3.mean(rs) : -2];
     }));
     const order = [...names].sort((p, q) => mean.get(q.join("\u0000")) - mean.get(p.join("\u0000")));
-    const label = (pair) => `${short(pair[0], 22)} ~ ${short(pair[1], 22)}`;
-    const varied = data.by.filter((c) => new Set(data.groups.map((g) => g.of[c])).size > 1);
-    const head = (g) => varied.map((c) => data.groups[g].of[c]).join(", ") || data.groups[g].label;
-    const heads = new Map(groups.map((g) => [data.groups[g].label, short(head(g), 30)]));
-    const rows = order.flatMap((pair) => groups.map((g) => ({ pair, g, p: rowOf(g, pair), x: data.groups[g].label, y: label(pair) })));
-    const left = Math.min(300, 14 + 6.3 * d3.max(order, (pair) => label(pair).length));
-    const across = d3.max([...heads.values()], (text) => text.length) || 0;
-    const width = Math.max(roomOf("overview", 1070), left + 30 * groups.length);
-    const withText = (width - left - 20 - 4.2 * across) / groups.length > 33;
+    const wide = roomOf("overview", 1070);
+    const { label } = labelled(order.flat(), wide < 500 ? 0.24 * wide : Math.max(120, Math.min(250, (wide - 40 * groups.length - 120) / 2)));
+    const labels = new Map(order.map((pair) => [pair.join("\u0000"), `${label(pair[0])} ~ ${label(pair[1])}`]));
+    const heads = groups.map((g) => short(head(g), wide < 500 ? 18 : 30));
+    const rows = order.flatMap((pair) => groups.map((g) => ({ pair, g, p: rowOf(g, pair), x: String(g), y: pair.join("\u0000") })));
+    const left = 14 + widest([...labels.values()]);
+    // Heads are turned by 40 degrees and end to the right of their column, above it.
+    const right = (cell) => d3.max(heads, (text, i) => Math.cos(0.7) * widthOf(text) + 16 - (groups.length - i - 0.5) * cell);
+    let cell = (wide - left - 12) / groups.length;
+    for (let i = 0; i < 4; i += 1) cell = Math.max(22, (wide - left - Math.max(12, right(cell))) / groups.length);
+    cell = Math.min(cell, 120);
+    const marginRight = Math.max(12, right(cell)), above = 24 + Math.sin(0.7) * widest(heads);
     const svg = Plot.plot({
-      width, height: 32 + 4.1 * across + 22 * order.length, marginLeft: left, marginTop: 26 + 4.1 * across, marginRight: 20 + 4.2 * across, marginBottom: 6,
-      x: { domain: groups.map((g) => data.groups[g].label), axis: "top", label: null, tickRotate: -40, tickFormat: (t) => heads.get(t), tickSize: 0 },
-      y: { domain: order.map(label), label: null, tickSize: 0 }, color: { type: "identity" },
-      marks: cellMarks(rows, "x", "y", (d) => d.pair === state.pair && d.g === state.group, withText),
+      width: left + cell * groups.length + marginRight, height: above + 6 + 22 * order.length, marginLeft: left, marginTop: above, marginRight, marginBottom: 6,
+      x: { domain: groups.map(String), axis: "top", label: null, tickRotate: -40, tickFormat: (t) => heads[groups.indexOf(Number(t))], tickSize: 0, padding: 0 },
+      y: { domain: order.map((pair) => pair.join("\u0000")), label: null, tickFormat: (t) => labels.get(t), tickSize: 0 }, color: { type: "identity" },
+      marks: cellMarks(rows, "x", "y", (d) => d.pair === state.pair && d.g === state.group, cell > 33),
     });
     choosing(svg, "values", rows, (d) => change({ pair: d.pair, group: d.g }));
     const clear = rows.filter((d) => d.p && d.p.clear).length;
@@ -166,15 +188,14 @@
       const [x, y] = place.get(p.a) < place.get(p.b) ? [p.a, p.b] : [p.b, p.a];
       return { p, x, y, pair: names.find(([a, b]) => a === p.a && b === p.b) };
     });
-    const left = Math.min(210, 12 + 6.4 * d3.max(sets, (s) => short(s).length));
-    const width = roomOf(id, Math.min(most, left + 62 * sets.length + 90), 240);
-    const cell = Math.min(46, (width - left - 10) / (sets.length - 1));
+    const wide = roomOf(id, most, 240);
+    const { label, room: left } = labelled(sets, Math.min(210, 0.45 * wide));
+    const cell = Math.min(62, (wide - left - 10) / (sets.length - 1)), below = 12 + Math.sin(0.66) * left;  // names turned by 38 degrees
     const svg = Plot.plot({
-      width, height: cell * (sets.length - 1) + 0.62 * left + 24, marginLeft: left, marginBottom: 0.62 * left + 12, marginTop: 8,
-      marginRight: Math.max(10, width - left - Math.min(62, (width - left - 10) / (sets.length - 1)) * (sets.length - 1)),
-      x: { domain: sets.slice(0, -1), label: null, tickRotate: -38, tickFormat: (s) => short(s), tickSize: 0 },
-      y: { domain: sets.slice(1), label: null, tickFormat: (s) => short(s), tickSize: 0 }, color: { type: "identity" },
-      marks: cellMarks(rows, "x", "y", (d) => d.pair === state.pair, (width - left) / sets.length > 34),
+      width: left + cell * (sets.length - 1) + 10, height: Math.min(46, cell) * (sets.length - 1) + below + 12, marginLeft: left, marginBottom: below, marginTop: 8, marginRight: 10,
+      x: { domain: sets.slice(0, -1), label: null, tickRotate: -38, tickFormat: label, tickSize: 0, padding: 0 },
+      y: { domain: sets.slice(1), label: null, tickFormat: label, tickSize: 0, padding: 0 }, color: { type: "identity" },
+      marks: cellMarks(rows, "x", "y", (d) => d.pair === state.pair, cell > 33),
     });
     choosing(svg, "values", rows, (d) => change({ pair: d.pair }));
     const clear = own.filter((p) => p.clear).length;
@@ -186,17 +207,19 @@
     const sets = data.sets.filter((s) => own.some((p) => p.a === s || p.b === s));
     const at = new Map(sets.map((s, i) => { const t = 2 * Math.PI * i / sets.length - Math.PI / 2; return [s, [Math.cos(t), Math.sin(t)]]; }));
     const edges = state.words ? own.filter((p) => p.r > 0.5 || p.r < -0.3) : own.filter((p) => Math.abs(p.r) >= 0.1);
-    const width = roomOf("network", 600);
+    const width = roomOf("network", 600), size = width < 500 ? 9 : 11;
+    const side = (name) => { const x = at.get(name)[0]; return x > 0.2 ? "start" : x < -0.2 ? "end" : "middle"; };
+    const { label, room } = labelled(sets, 0.3 * width);
     const link = (rows, dash) => Plot.link(rows, { x1: (p) => at.get(p.a)[0], y1: (p) => at.get(p.a)[1], x2: (p) => at.get(p.b)[0], y2: (p) => at.get(p.b)[1],
       stroke: (p) => p.r > 0 ? "#2166ac" : "#b2182b", strokeWidth: (p) => 0.5 + 9 * Math.abs(p.r), strokeOpacity: dash ? 0.35 : 0.85,
       strokeDasharray: dash ? "5,5" : null, title: told, className: dash ? "m-open" : "m-settled" });
     const svg = Plot.plot({
-      width, height: width * 0.72, axis: null, marginTop: 30, marginBottom: 30, marginLeft: Math.min(160, width * 0.32), marginRight: Math.min(160, width * 0.32), x: { domain: [-1.05, 1.05] }, y: { domain: [1.05, -1.05] }, color: { type: "identity" },
+      width, height: width * 0.72, axis: null, marginTop: 30, marginBottom: 30, marginLeft: room, marginRight: room, x: { domain: [-1.05, 1.05] }, y: { domain: [1.05, -1.05] }, color: { type: "identity" },
       marks: [
         link(edges.filter(coversZero), true), link(edges.filter((p) => !coversZero(p)), false),
         Plot.dot(sets, { x: (s) => at.get(s)[0], y: (s) => at.get(s)[1], r: 6, fill: colour, stroke: "var(--paper)" }),
-        ...[["start", 10, (x) => x > 0.2], ["end", -10, (x) => x < -0.2], ["middle", 0, (x) => Math.abs(x) <= 0.2]].map(([anchor, dx, side]) =>
-          Plot.text(sets.filter((s) => side(at.get(s)[0])), { x: (s) => at.get(s)[0], y: (s) => (anchor === "middle" ? 1.16 : 1) * at.get(s)[1], dx, textAnchor: anchor, text: (s) => short(s, width < 500 ? 16 : 28), fontSize: width < 500 ? 9 : 11, fill: "currentColor" })),
+        ...[["start", 10], ["end", -10], ["middle", 0]].map(([anchor, dx]) => Plot.text(sets.filter((s) => side(s) === anchor), { x: (s) => at.get(s)[0],
+          y: (s) => (anchor === "middle" ? 1.16 : 1) * at.get(s)[1], dx, textAnchor: anchor, text: label, fontSize: size, fill: "currentColor" })),
       ],
     });
     const up = edges.filter((p) => p.r > 0).length;
@@ -215,7 +238,7 @@
           : "cannot be told from no relation";
     const alone = !descriptive(p) && !p.clear && !coversZero(p) && !what.startsWith("are") ? " The interval is of this pair alone: over all tests, and with noise of the in-domain set allowed for, it is not significant." : "";
     return `${a} and ${b} ${what}: r = ${signed(p.r)}, ${level} interval ${interval(p)}, ${
-      descriptive(p) ? "no test" : `${pText(test(p))} (adjusted over all tests reported)`}; ${plural(p.n_runs, "run")}${p.n_units !== p.n_runs ? `, ${plural(p.n_units, "independent unit")}` : ""}.${alone}`;
+      descriptive(p) ? "no test" : known(test(p)) ? `${pText(test(p))} (adjusted over all tests reported)` : "not tested, as its caveats say"}; ${plural(p.n_runs, "run")}${p.n_units !== p.n_runs ? `, ${plural(p.n_units, "independent unit")}` : ""}.${alone}`;
   }
   function whatWouldChange(p) {
     const said = [];
@@ -245,15 +268,15 @@
 
   function drawForest() {
     const levels = (tables.claim_levels || []).filter((l) => l.a === state.pair[0] && l.b === state.pair[1]);
-    const groups = shownGroups().map((g) => ({ g, label: data.groups[g].label, p: rowOf(g) })).filter((d) => d.p && known(d.p.r));
+    const groups = shownGroups().map((g) => ({ g, label: head(g), p: rowOf(g) })).filter((d) => d.p && known(d.p.r));
     if (groups.length < 2) return put("forest", null);
     const next = (tables.claim || []).filter((c) => c.a === state.pair[0] && c.b === state.pair[1] && known(c.predicted_low));
     const rows = groups.map((d) => ({ label: d.label, r: d.p.r, low: d.p.low, high: d.p.high, clear: d.p.clear, g: d.g, p: d.p, new: false }));
     for (const c of next) rows.push({ label: `a new ${String(c.across).replace("_", " ")}${stratum(c)}`, r: c.r, low: c.predicted_low, high: c.predicted_high, new: true });
-    const left = Math.min(270, 14 + 6.4 * d3.max(rows, (d) => short(d.label, 40).length));
+    const width = roomOf("forest", 760), { label, room: left } = labelled(rows.map((d) => d.label), 0.45 * width);
     const svg = Plot.plot({
-      width: roomOf("forest", 640), height: 60 + 20 * rows.length, marginLeft: left, marginRight: 20,
-      x: { domain: [-1, 1], grid: true, label: `r, ${data.ways[state.way]}` }, y: { domain: rows.map((d) => d.label), label: null, tickFormat: (t) => short(t, 40), tickSize: 0 },
+      width, height: 60 + 20 * rows.length, marginLeft: left, marginRight: 20,
+      x: { domain: [-1, 1], grid: true, label: `r, ${data.ways[state.way]}` }, y: { domain: rows.map((d) => d.label), label: null, tickFormat: label, tickSize: 0 },
       color: { type: "identity" },
       marks: [
         Plot.ruleX([0], { stroke: "var(--muted)" }),
@@ -284,7 +307,7 @@
     if (!points.length) return put("residuals", null);
     const width = roomOf("residuals", 420);
     const svg = Plot.plot({
-      width, height: 0.85 * width, marginLeft: 52, inset: 8, x: { label: `residual, ${short(state.pair[0], 30)} →`, grid: true, ticks: 5 }, y: { label: `↑ residual, ${short(state.pair[1], 30)}`, grid: true, ticks: 5 },
+      width, height: 0.85 * width, marginLeft: 52, inset: 8, x: { label: `residual, ${fits(state.pair[0], width - 130)} →`, grid: true, ticks: 5 }, y: { label: `↑ residual, ${fits(state.pair[1], width - 90)}`, grid: true, ticks: 5 },
       marks: [
         Plot.ruleX([0], { stroke: "var(--muted)", strokeDasharray: "2,3" }), Plot.ruleY([0], { stroke: "var(--muted)", strokeDasharray: "2,3" }),
         Plot.dot(points, { x: "value", y: "other", r: points.length > 600 ? 1.8 : 3, fill: "var(--ood)", fillOpacity: points.length > 600 ? 0.5 : 0.65, className: "m-points" }),
@@ -309,7 +332,7 @@
     const width = roomOf(id, 330, 220);
     const curve = state.way === "pooled";
     const svg = Plot.plot({
-      width, height: 0.85 * width, marginLeft: 48, x: { label: `in-domain ${data.metric.replace("_", " ")} →`, grid: true, ticks: 5 }, y: { label: `↑ ${short(name, 34)}`, grid: true, ticks: 5 },
+      width, height: 0.85 * width, marginLeft: 48, x: { label: `in-domain ${data.metric.replace("_", " ")} →`, grid: true, ticks: 5 }, y: { label: `↑ ${fits(name, width - 30)}`, grid: true, ticks: 5 },
       marks: [
         Plot.dot(points, { x: "x", y: "y", r: points.length > 600 ? 1.6 : 2.6, fill: colour(name), fillOpacity: points.length > 600 ? 0.45 : 0.65, className: "m-points" }),
         Plot.line(d3.sort(points, (d) => d.x), { x: "x", y: "fitted", z: curve ? null : "run", stroke: "var(--in-domain)", strokeWidth: curve ? 2.4 : 1, className: "m-fit" }),
@@ -326,8 +349,9 @@
       low: d3.quantile(own, 0.25, (d) => d.value), high: d3.quantile(own, 0.75, (d) => d.value), n: own.length })).sort((p, q) => p.step - q.step);
   }
   function stepPlot(width, height, steps, label, marks, domain) {
-    return Plot.plot({ width, height, marginLeft: 40, marginTop: 14, marginBottom: 28, marginRight: 8,
-      x: { type: logSteps(steps) ? "symlog" : "linear", label: "step →", ticks: logSteps(steps) ? thin(steps) : 5, tickFormat: "d" },
+    const tickFormat = (step) => step < 10000 ? String(step) : d3.format("~s")(step);
+    return Plot.plot({ width, height, marginLeft: 40, marginTop: 20, marginBottom: 28, marginRight: 6 + widthOf(tickFormat(steps[steps.length - 1])) / 2,
+      x: { type: logSteps(steps) ? "symlog" : "linear", label: "step →", ticks: logSteps(steps) ? thin(steps) : 5, tickFormat },
       y: { label, grid: true, ticks: domain ? [0, 0.5, 1] : 4, domain }, marks });
   }
   const thin = (steps) => { const s = [...new Set(steps)].sort((a, b) => a - b); return s.filter((x, i) => i === s.length - 1 || i % Math.ceil(s.length / 6) === 0); };
@@ -347,7 +371,7 @@
     const mean = meanOf(points, count);
     const inside = meanOf(seriesOf(data.inside, state.metric, runs), runs.filter((i) => data.inside && data.inside[state.metric] && data.inside[state.metric][i]).length);
     const chance = state.metric === data.metric && data.chance ? data.chance[name] : null;
-    const svg = stepPlot(width, 150, steps, `↑ ${state.metric.replace("_", " ")}`, [
+    const svg = stepPlot(width, 156, steps, `↑ ${state.metric.replace("_", " ")}`, [
       known(chance) ? Plot.ruleY([chance], { stroke: "var(--muted)", strokeDasharray: "2,3" }) : null,
       count > 4 ? Plot.areaY(mean, { x: "step", y1: "low", y2: "high", fill: colour(name), fillOpacity: 0.18 }) : null,
       Plot.line(d3.sort(points, (d) => d.step), { x: "step", y: "value", z: "i", stroke: colour(name), strokeOpacity: 0.3, strokeWidth: 0.8, className: "m-runs" }),
@@ -362,10 +386,11 @@
     if (!answers.length || state.metric !== data.metric) return;
     const shares = answers.flatMap((m) => { const own = seriesOf(data.scores[m], name, runs);
       return meanOf(own, new Set(own.map((d) => d.i)).size).map((d) => ({ ...d, answer: m.slice(6) })); });
-    const last = d3.groups(shares, (d) => d.answer).map(([, own]) => own[own.length - 1]).filter(Boolean);
-    const lower = stepPlot(width, 84, steps, "↑ share", [
+    const last = d3.sort(d3.groups(shares, (d) => d.answer).map(([, own]) => own[own.length - 1]).filter(Boolean), (d) => -d.value);
+    const beside = (i) => i === 0 ? -6 : i === last.length - 1 ? 8 : 0;  // the upper one above its line, the lower one below
+    const lower = stepPlot(width, 92, steps, "↑ share", [
       Plot.line(shares, { x: "step", y: "value", z: "answer", stroke: "var(--share)", strokeWidth: 1.4, className: "m-shares" }),
-      ...last.map((d, i) => Plot.text([d], { x: "step", y: "value", text: "answer", textAnchor: "end", dy: i % 2 ? 8 : -6, fontSize: 10, fill: "currentColor" })),
+      ...last.map((d, i) => Plot.text([d], { x: "step", y: "value", text: "answer", textAnchor: "end", dy: beside(i), fontSize: 10, stroke: "var(--paper)", fill: "currentColor" })),
     ], [0, 1]);
     lower.setAttribute("role", "img");
     lower.setAttribute("aria-label", `Share of each answer on ${name} over the steps, mean of the runs.`);
@@ -399,7 +424,7 @@
     const choices = ["steps", "method", "within", "metric"].filter((c) => new Set(own.map((s) => s[c])).size > 1);
     const lines = choices.flatMap((c) => [...new Set(own.map((s) => s[c]))].map((v) => ({ c, v, label: `${c}: ${v}` })));
     const dots = lines.flatMap((l) => own.filter((s) => s[l.c] === l.v).map((s) => ({ x: s.x, y: l.label, s })));
-    const width = roomOf("specifications", 760), left = Math.min(width * 0.5, 14 + 6.2 * d3.max(lines, (l) => l.label.length));
+    const width = roomOf("specifications", 760), { label, room: left } = labelled(lines.map((l) => l.label), 0.5 * width);
     const tint = (s) => s.default ? "var(--in-domain)" : known(s.p_holm) && s.p_holm < 0.05 ? "var(--ood)" : "var(--muted)";
     const words = (s) => `r = ${signed(s.r)} ${interval(s)}, ${pText(s.p_holm)}\n${["steps", "method", "within", "metric"].map((c) => s[c]).join(", ")}${s.default ? "\nthe default" : ""}`;
     const top = Plot.plot({ width, height: 190, marginLeft: left, marginBottom: 10, x: { axis: null, domain: [-1, own.length] }, y: { label: "↑ r", grid: true, domain: [-1, 1] }, color: { type: "identity" },
@@ -407,7 +432,7 @@
         Plot.ruleX(own.filter((s) => known(s.low)), { x: "x", y1: "low", y2: "high", stroke: tint, strokeOpacity: 0.6 }),
         Plot.dot(own, { x: "x", y: "r", r: (s) => s.default ? 5 : 3, fill: tint, symbol: (s) => s.default ? "square" : "circle", className: "m-choices" }),
         Plot.tip(own, Plot.pointerX({ x: "x", y: "r", title: words }))], symbol: { type: "identity" }, r: { type: "identity" } });
-    const below = Plot.plot({ width, height: 16 * lines.length + 14, marginLeft: left, marginTop: 4, marginBottom: 6, x: { axis: null, domain: [-1, own.length] }, y: { domain: lines.map((l) => l.label), label: null, tickSize: 0 },
+    const below = Plot.plot({ width, height: 16 * lines.length + 14, marginLeft: left, marginTop: 4, marginBottom: 6, x: { axis: null, domain: [-1, own.length] }, y: { domain: lines.map((l) => l.label), label: null, tickFormat: label, tickSize: 0 },
       marks: [Plot.tickX(dots, { x: "x", y: "y", stroke: "currentColor", insetTop: 3, insetBottom: 3, className: "m-made-of" })] });
     const both = document.createElement("div");
     both.append(top, below);
@@ -451,7 +476,7 @@
     const rows = (tables.averages || []).filter((s) => s.within === state.way && known(s.r) && Number(s.shots) > 0 && s.size !== "all").map((s) => ({ ...s, at: Number(s.shots) }));
     if (!rows.length) return put("averages-view", null);
     const last = d3.groups(rows, (s) => s.size).map(([, own]) => d3.greatest(own, (s) => s.at));
-    put("averages-view", Plot.plot({ width: roomOf("averages-view", 560), height: 260, marginLeft: 44, marginRight: 60, x: { type: "log", label: "shots →", ticks: [...new Set(rows.map((s) => s.at))], tickFormat: "d" }, y: { grid: true, label: "↑ mean r of the pairs", zero: true },
+    put("averages-view", Plot.plot({ width: roomOf("averages-view", 560), height: 260, marginLeft: 44, marginRight: 14 + widest(last.map((s) => short(s.size, 10))), x: { type: "log", label: "shots →", ticks: [...new Set(rows.map((s) => s.at))], tickFormat: "d" }, y: { grid: true, label: "↑ mean r of the pairs", zero: true },
       color: { type: "log", scheme: "viridis", range: [0, 0.85] }, marks: [Plot.ruleY([0], { stroke: "var(--muted)" }), Plot.line(rows, { x: "at", y: "r", z: "size", stroke: (s) => known(s.parameters) ? s.parameters : 1, className: "m-averages" }),
         Plot.dot(rows, { x: "at", y: "r", fill: (s) => known(s.parameters) ? s.parameters : 1, r: 3 }), Plot.text(last, { x: "at", y: "r", text: (s) => short(s.size, 10), dx: 8, textAnchor: "start", fill: "currentColor" }),
         Plot.tip(rows, Plot.pointer({ x: "at", y: "r", title: (s) => `${s.size}, ${s.at} shots\nmean r ${signed(s.r)} of ${plural(s.pairs, "pair")}\n${plural(s.groups, "group")}, ${plural(s.runs, "run")}` }))] }),
@@ -465,7 +490,7 @@
     if (!counts[0] || !counts[1]) return put("kinds-view", null);
     const label = (d) => d.same ? `a kind in common (${plural(counts[0], "pair")})` : `no kind in common (${plural(counts[1], "pair")})`;
     const means = d3.groups(own, label).map(([y, rows]) => ({ y, r: d3.mean(rows, (d) => d.r) }));
-    put("kinds-view", Plot.plot({ width: roomOf("kinds-view", 560), height: 150, marginLeft: 190, x: { domain: [-1, 1], grid: true, label: "r →" }, y: { label: null, domain: means.map((m) => m.y).sort(), tickSize: 0 }, color: { type: "identity" },
+    put("kinds-view", Plot.plot({ width: roomOf("kinds-view", 560), height: 150, marginLeft: 14 + widest(means.map((m) => m.y)), x: { domain: [-1, 1], grid: true, label: "r →" }, y: { label: null, domain: means.map((m) => m.y).sort(), tickSize: 0 }, color: { type: "identity" },
       marks: [Plot.ruleX([0], { stroke: "var(--muted)" }), Plot.dot(own, { x: "r", y: label, r: 4, fill: (d) => d.p.clear ? "var(--ood)" : "var(--paper)", stroke: "var(--ood)", fillOpacity: 0.8, className: "m-kinds" }),
         Plot.tickX(means, { x: "r", y: "y", stroke: "var(--in-domain)", strokeWidth: 3, insetTop: 8, insetBottom: 8 }), Plot.tip(own, Plot.pointer({ x: "r", y: label, title: (d) => `${told(d.p)}${d.same ? `\nboth: ${d.common.join(", ")}` : ""}` }))] }),
     `Correlations of pairs with a kind of shift in common (mean ${signed(means.find((m) => m.y.startsWith("a kind")).r)}, ${plural(counts[0], "pair")}) and of the others (mean ${signed(means.find((m) => m.y.startsWith("no kind")).r)}, ${plural(counts[1], "pair")}).`);
@@ -484,23 +509,25 @@
       links.push(...ends.map((e) => ({ x1: e.r, x2: m.r, y1: e.y, y2: e.y, m })), { x1: m.r, x2: m.r, y1: ends[0].y, y2: ends[1].y, m });
     }
     const least = Math.min(-0.2, d3.min(own, (m) => m.r) - 0.05);
-    put("tree-view", Plot.plot({ width: roomOf("tree-view", 560), height: 60 + 22 * leaves.length, marginLeft: 14, marginRight: Math.min(210, 16 + 6.4 * d3.max(leaves, (s) => short(s).length)), x: { domain: [least, 1], label: "mean r where they meet →", grid: true }, y: { axis: null, domain: [leaves.length - 0.5, -0.5] },
+    const width = roomOf("tree-view", 560), { label, room: right } = labelled(leaves, 0.45 * width);
+    put("tree-view", Plot.plot({ width, height: 60 + 22 * leaves.length, marginLeft: 14, marginRight: right + 4, x: { domain: [least, 1], label: "mean r where they meet →", grid: true }, y: { axis: null, domain: [leaves.length - 0.5, -0.5] },
       marks: [Plot.ruleX([0.5], { stroke: "var(--muted)", strokeDasharray: "2,3" }), Plot.link(links, { x1: "x1", x2: "x2", y1: "y1", y2: "y2", stroke: "var(--ood)", strokeWidth: 1.8, className: "m-tree", title: (d) => `meet at r = ${signed(d.m.r)}` }),
-        Plot.text(leaves.map((name, y) => ({ name, y })), { x: 1, y: "y", text: (d) => short(d.name), dx: 6, textAnchor: "start", fill: (d) => "currentColor", className: "m-leaves" })] }),
+        Plot.text(leaves.map((name, y) => ({ name, y })), { x: 1, y: "y", text: (d) => label(d.name), dx: 6, textAnchor: "start", fill: "currentColor", className: "m-leaves" })] }),
     `Tree of ${leaves.length} test sets by residual correlation: the most alike, ${own[0].left || "a cluster"} and ${own[0].right || "a cluster"}, meet at r = ${signed(own[0].r)}; all of them at ${signed(own[own.length - 1].r)}.`);
   }
   function drawStability() {
     const rows = (tables.stability || []).filter((s) => known(s.sd));
     if (!rows.length) return put("stability-view", null);
-    const label = (s) => data.by.map((c) => s[c]).join(", ") || "all runs";
+    const name = (s) => data.by.map((c) => s[c]).join(", ") || "all runs";
+    const { label, room: left } = labelled(rows.map(name), 180);
     const kinds = { residuals: "sd of residuals", steps: "sd from step to step", correlations: "sd over runs of Fisher’s z" };
     const both = document.createElement("div");
     both.className = "row";
     for (const [what, title] of Object.entries(kinds)) {
       const own = d3.sort(rows.filter((s) => s.what === what), (s) => s.sd);
       if (!own.length) continue;
-      both.append(Plot.plot({ width: 350, height: 50 + 18 * own.length, marginLeft: Math.min(180, 14 + 6.3 * d3.max(own, (s) => short(label(s)).length)), x: { label: `${title} →`, grid: true, zero: true }, y: { domain: own.map(label), label: null, tickFormat: (t) => short(t), tickSize: 0 },
-        marks: [Plot.ruleY(own.filter((s) => known(s.low)), { y: label, x1: "low", x2: "high", stroke: "var(--ood)" }), Plot.dot(own, { y: label, x: "sd", fill: "var(--ood)" })] }));
+      both.append(Plot.plot({ width: 350, height: 50 + 18 * own.length, marginLeft: left, x: { label: `${title} →`, grid: true, zero: true }, y: { domain: own.map(name), label: null, tickFormat: label, tickSize: 0 },
+        marks: [Plot.ruleY(own.filter((s) => known(s.low)), { y: name, x1: "low", x2: "high", stroke: "var(--ood)" }), Plot.dot(own, { y: name, x: "sd", fill: "var(--ood)" })] }));
     }
     put("stability-view", both, `How steady each group is: ${rows.length} sds with their intervals, smallest first.`);
   }
@@ -517,7 +544,8 @@
   function drawRedundancy() {
     const own = (tables.redundancy || []).filter((s) => s.group === state.group && known(s.error));
     if (!own.length) return put("redundancy-view", null);
-    put("redundancy-view", Plot.plot({ width: roomOf("redundancy-view", 560), height: 60 + 20 * own.length, marginLeft: 190, x: { label: "error of the other test sets →", zero: true, grid: true }, y: { domain: own.map((s) => s.test_set), label: null, tickFormat: (t) => short(t) },
+    const width = roomOf("redundancy-view", 560), { label, room: left } = labelled(own.map((s) => s.test_set), 0.45 * width);
+    put("redundancy-view", Plot.plot({ width, height: 60 + 20 * own.length, marginLeft: left, x: { label: "error of the other test sets →", zero: true, grid: true }, y: { domain: own.map((s) => s.test_set), label: null, tickFormat: label },
       marks: [Plot.ruleY(own, { y: "test_set", x1: "error", x2: "error_in_domain", stroke: "var(--grid)", strokeWidth: 5 }), Plot.dot(own, { y: "test_set", x: "error_in_domain", stroke: "var(--in-domain)", r: 4 }),
         Plot.dot(own, { y: "test_set", x: "error", fill: "var(--ood)", r: 4 }), Plot.tip(own, Plot.pointerY({ y: "test_set", x: "error", title: (s) => `${s.chosen} chosen\nerror ${s.error.toFixed(3)}, from in-domain alone ${known(s.error_in_domain) ? s.error_in_domain.toFixed(3) : "–"}` }))] }),
     "Error of the test sets that are not chosen, as sets are added from top to bottom, against that from in-domain alone.");
@@ -571,7 +599,7 @@
     say("pair-sentence", pairSentence(p));
     say("pair-answer", `${data.groups.length > 1 ? `${data.groups[state.group].label}: ` : ""}${pairSentence(p)} ${change[0] || ""}`);
     $("pair-change").replaceChildren(...change.map((text) => { const item = document.createElement("li"); item.textContent = text; return item; }));
-    say("pair-caveats", p && p.caveats ? `Caveats: ${p.caveats}` : "");
+    say("pair-caveats", p && p.caveats ? `Caveats: ${p.caveats.replaceAll("r_corrected", "the corrected r")}` : "");
     const stale = Object.keys(views).filter((id) => $(id) && drawnFor[id] !== JSON.stringify([views[id][0](), innerWidth]));
     const now = new Set(stale.filter((id) => near(id) || (id === "overview" && !drawnFor.overview)));
     for (const id of now) drawView(id);
@@ -674,7 +702,7 @@
 
   if (!pairs.length) return;
   readAddress();
-  if (!state.pair) { const first = clearest(); state.pair = names.find(([a, b]) => a === first.a && b === first.b); }
+  if (!state.pair) { const first = clearest(); state.pair = names.find(([a, b]) => a === first.a && b === first.b); if (!location.hash.includes("group=")) state.group = Math.max(0, first.group); }
   document.documentElement.classList.add("js");
   for (const place of document.querySelectorAll(".needs-script")) place.hidden = false;
   makeControls();
