@@ -6,6 +6,7 @@ The files are written as `fuzz.py` writes them, whose campaign does the same wit
 from __future__ import annotations
 
 import random
+import socket
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +57,23 @@ def test_nothing_wrong(tmp_path: Path, kind: str) -> None:
     assert not outcome(path, kind, known)
     table = oo.import_scores(path).table
     assert (table["metric"].eq("accuracy").sum() if "metric" in table else len(table)) == len(TRUTH)
+
+
+@pytest.mark.parametrize("kind", fuzz.WRITERS)
+def test_files_are_read_without_the_network_and_stay_as_they_are(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, _ = written(kind, tmp_path)
+    before = {file: file.read_bytes() for file in files(tmp_path)}
+
+    def refuse(*given: object) -> None:
+        raise AssertionError(f"asked the network: {given}")
+
+    for name in ("connect", "connect_ex", "sendto"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    assert len(oo.import_scores(path).table) >= len(TRUTH)
+    assert {file: file.read_bytes() for file in files(tmp_path)} == before
 
 
 @pytest.mark.parametrize("kind", fuzz.WRITERS)
