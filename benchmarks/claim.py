@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from benchmarks.statistics import LINKS, merge, put_into, save
 from oodles.stats import effects
@@ -47,6 +48,7 @@ LOADINGS = np.array([0.85, 0.75, 0.65, 0.55, 0.4, 0.2, -0.45])  # of the sets, w
 SIZES = np.array([635.0, 2126, 2490, 4906, 6605, 8000, 9815])
 IN_DOMAIN = 9815.0
 RESIDUAL = 0.025
+BOUND = 0.97  # of a run's loadings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,12 +114,26 @@ def simulate(cell: Cell, draw: np.random.Generator) -> tuple[list[Series], Array
     return found, loadings
 
 
+def true_z(cell: Cell, loading: Array) -> Array:
+    """Fisher's z of every pair of sets in a model: of the mean over runs of the product of their loadings.
+
+    Where loadings vary over runs they are held within `BOUND`, which moves the mean of large ones.
+    """
+    mean = loading
+    if cell.spread:
+        low, high = ((bound - loading) / cell.spread for bound in (-BOUND, BOUND))
+        inside = stats.norm.cdf(high) - stats.norm.cdf(low)
+        mean = BOUND * (stats.norm.sf(high) - stats.norm.cdf(low)) + loading * inside
+        mean = mean - cell.spread * (stats.norm.pdf(high) - stats.norm.pdf(low))
+    return np.asarray(np.arctanh(np.outer(mean, mean)), dtype=float)
+
+
 def _latent(cell: Cell, loading: Array, size: float, memory: float, draw: np.random.Generator) -> tuple[Array, Array]:
     """In-domain scores, runs x steps, and OOD scores, runs x steps x sets, before any test set is drawn."""
     times = np.linspace(0.0, 1.0, cell.steps)
     top, pace = draw.normal(0.85, 0.02, (cell.runs, 1)), 0.25 * np.exp(0.3 * draw.normal(size=(cell.runs, 1)))
     z = 0.5 + (top - 0.5) * (1 - np.exp(-times / pace)) + 0.015 * _processes((cell.runs,), cell.steps, 0.05, draw)
-    own = np.clip(loading + cell.spread * draw.normal(size=(cell.runs, SETS)), -0.97, 0.97)[:, None, :]
+    own = np.clip(loading + cell.spread * draw.normal(size=(cell.runs, SETS)), -BOUND, BOUND)[:, None, :]
     factor = _processes((cell.runs,), cell.steps, memory, draw)[..., None]
     alone = np.moveaxis(_processes((cell.runs, SETS), cell.steps, memory, draw), 1, 2)
     residual = own * factor + np.sqrt(1 - own**2) * alone
@@ -230,7 +246,7 @@ def score_cell(name: str, n_sets: int, seed: int) -> dict[str, Any]:
         reversed_.append(float(np.mean([effects.sign_reversal(v).p_val < 0.05 for v in found["corrected"]])))
         left_out.append(np.mean([1 - len(v) / cell.models for v in found["corrected"]]))
         if cell.loading:
-            truth = np.arctanh(np.outer(loadings[-1], loadings[-1]))
+            truth = true_z(cell, loadings[-1])
             for pair, values in zip(pairs, found["corrected"], strict=True):
                 spread = effects.random_effects(values, seed=number, draws=1000)
                 new = truth[int(pair[0][3:]), int(pair[1][3:])]

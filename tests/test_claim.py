@@ -240,3 +240,14 @@ def test_across_on_the_command_line(tmp_path: Path) -> None:
     assert "Depends on the model: yes." in " ".join(told.split())
     found = json.loads(oodles("analyse", tmp_path / "table.csv", "--across", "model", "--json").stdout)
     assert set(found["answers"]["claim"]) == {"sentences", "caveats", "claim", "claim_levels"}
+
+
+def test_the_simulated_truth_knows_the_bound_of_loadings():
+    """Loadings of runs are held within bounds, which moves the mean of large ones: .9 becomes .85."""
+    cell, loading = simulation.Cell(spread=0.2), np.array([0.9, -0.8, 0.3, 0.95, 0.0, 0.5, -0.45])
+    draws = loading + cell.spread * np.random.default_rng(0).normal(size=(200_000, len(loading)))
+    mean = np.clip(draws, -simulation.BOUND, simulation.BOUND).mean(axis=0)
+    assert simulation.true_z(cell, loading) == pytest.approx(np.arctanh(np.outer(mean, mean)), abs=0.005)
+    plain = simulation.true_z(simulation.Cell(), loading)
+    assert plain == pytest.approx(np.arctanh(np.outer(loading, loading)))
+    assert plain[0, 3] - simulation.true_z(cell, loading)[0, 3] > 0.2

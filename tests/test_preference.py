@@ -1,8 +1,14 @@
 """What how often an answer is given can explain of a correlation, and what it cannot."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 from benchmarks import answers
 
 import oodles as oo
