@@ -917,7 +917,7 @@ def inspect_logs(rng: random.Random, folder: Path, base: Path) -> Case:
 Point = tuple[str, int, str]  # run, step, test set
 PLACE = ("run", "step")
 NOT_NUMBERS: list[Any] = ["x", True, [1], {"a": 1}]
-TELLING = ("left out", "cut off", "not taken", "no scores in", "no number")
+TELLING = ("left out", "cut off", "not taken", "no test sets", "no scores in", "no number")
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,10 @@ import pandas as pd
 import pytest
 
 import oodles as oo
+from oodles.api.findings import findings
 from oodles.errors import StoreError
-from oodles.show.assets import slug, write_assets
+from oodles.show.assets import _readme, _sheets, slug, write_assets
+from oodles.show.latex import fitted
 from oodles.show.numbers import p_value, signed
 from oodles.stats.analysis import Analysis, analyse_table
 from test_correlate import simulated
@@ -168,3 +170,33 @@ def test_all_of_it_compiles_whatever_the_names(kind: str, tmp_path: Path) -> Non
 @pytest.mark.skipif(LATEX is None and not os.environ.get("OODLES_NO_SKIP"), reason="no pdflatex here")
 def test_all_of_it_compiles_and_fits_its_width(hans: tuple[Analysis, Path]) -> None:
     assert [points for points in compiled(hans[1]) if points > 1] == []
+
+
+# The dimensions of the ACL style, which is not this style: A4, 25 mm margins, 11 pt, Times, columns of 77 mm.
+LIKE_ACL = r"""\documentclass[11pt,twocolumn,a4paper]{article}
+\usepackage[T1]{fontenc}\usepackage{mathptmx,booktabs,graphicx}\usepackage[font=small]{caption}
+\usepackage[a4paper,margin=25mm]{geometry}\setlength{\textwidth}{455.24pt}\setlength{\columnsep}{17.08pt}
+\begin{document}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(LATEX is None and not os.environ.get("OODLES_NO_SKIP"), reason="no pdflatex here")
+@pytest.mark.parametrize("name", [*findings(), "several"])
+def test_no_box_of_a_finding_is_too_wide(name: str, tmp_path: Path) -> None:
+    asked: dict[str, Any] = dict.fromkeys(("sensitivity", "windows", "redundancy", "stability", "skill"), True)
+    wide = "Heuristic Analysis for NLI Systems: matched, non-entailed"
+    analysis = several(wide, across=("model",), sensitivity=True) if name == "several" else oo.analyse(name, **asked)
+    sheets = dict(_sheets(analysis))
+    for label, sheet in sheets.items():
+        for form, starred in (("column", False), ("text", True)):
+            text = fitted(sheet, starred=starred, label=f"tab:{label}")
+            (tmp_path / f"{label}-{form}.tex").write_text(text, encoding="utf-8")
+    lines = [line for line in _readme({}, list(sheets)) if line.startswith(r"\input")]
+    head = "\n".join(_readme({}, [])).removesuffix(r"\end{document}")
+    columns = [line.partition(r"\clearpage")[0] for line in lines if "-column}" in line]
+    one = r"\documentclass{article}\usepackage{booktabs}\begin{document}"  # a plain article has room for these
+    for kind, begin, body in (("article", head, lines), ("acl-like", LIKE_ACL, lines), ("one-column", one, columns)):
+        text = "\n".join([begin, *(f"{line}\\clearpage" for line in body), r"\end{document}"])
+        (tmp_path / f"{kind}.tex").write_text(text, encoding="utf-8")
+        assert (kind, [points for points in compiled(tmp_path, kind) if points > 1]) == (kind, [])

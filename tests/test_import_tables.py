@@ -612,7 +612,7 @@ def test_bests_averages_and_spreads_of_all_kinds_are_no_test_sets(tmp_path: Path
     (tmp_path / "t.csv").write_text(f"run,step,{HEAD},{','.join(others)}\n{rows}")
     found = oo.import_scores(tmp_path / "t.csv")
     assert set(found.table["test_set"]) == {"mnli", "hans", "snli"}
-    assert [note for note in found.notes if "not taken: best, best_hans" in note]
+    assert [note for note in found.notes if "no test sets: best, best_hans" in note]
 
 
 def test_steps_as_people_write_them(tmp_path: Path) -> None:
@@ -662,3 +662,32 @@ def test_objects_in_cells_are_told(tmp_path: Path) -> None:
     rows = [{"run": "a", "step": step, "mnli/acc": 0.7, "hans/acc": 0.5} for step in range(3)]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert set(oo.import_scores(tmp_path / "t.jsonl").table["test_set"]) == {"mnli", "hans"}
+
+
+def test_one_note_names_the_columns_that_are_no_test_sets_and_why(tmp_path: Path) -> None:
+    rows = [
+        "run,seed,date,comment,id,learning_rate,runtime,nothing,mnli,hans,rte,passed",
+        "a,1,2024-01-02,first one,x17,0.001,33.5,,0.71,0.52,0.61,true",
+        "b,2,2024-01-03,second,x18,0.001,33.1,,0.72,0.51,0.63,false",
+        "c,3,2024-01-04,third,x19,0.002,34.1,,0.70,0.55,0.60,true",
+    ]
+    (tmp_path / "wide.csv").write_text("\n".join(rows) + "\n")
+    imported = oo.import_scores(tmp_path / "wide.csv")
+    assert set(imported.table["test_set"]) == {"mnli", "hans", "rte"}
+    told = [note for note in imported.notes if note.startswith("columns that are no test sets: ")]
+    assert len(told) == 1
+    said = dict(part.rstrip(")").split(" (")[::-1] for part in told[0].partition(": ")[2].split("; "))
+    assert said == {
+        "dates": "date",
+        "text": "comment, id",
+        "named like a setting or a summary": "learning_rate, runtime",
+        "empty": "nothing",
+        "true or false": "passed",
+    }
+    chosen = oo.import_scores(tmp_path / "wide.csv", test_sets=["hans", "rte"])
+    assert any("mnli (not among --test-set)" in note.replace("learning_rate, runtime, ", "") for note in chosen.notes)
+
+
+def test_a_wide_table_of_scores_alone_has_no_such_note(tmp_path: Path) -> None:
+    (tmp_path / "wide.csv").write_text("run,step,mnli,hans\na,0,0.5,0.4\na,1,0.6,0.5\n")
+    assert not any("no test sets" in note for note in oo.import_scores(tmp_path / "wide.csv").notes)

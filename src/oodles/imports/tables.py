@@ -30,6 +30,7 @@ IN_FOLDERS = (*TEXT, ".parquet", ".jsonl", ".xlsx")  # a folder's .json files ar
 EXPORT = re.compile(r"(?P<run>.+) - (?P<key>.+?)(?P<kind>__MIN|__MAX|__STEP)?")  # of a chart of wandb
 TIME = re.compile(r"relative time.*|wall time", re.IGNORECASE)  # what a chart of wandb has instead of the step
 NO_STEPS = "no column for the step: every row is a model with one checkpoint"
+DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?$|\d{1,2}[./]\d{1,2}[./]\d{4}([T ].*)?$")
 ROW = "row"  # --map run=row: every row is a run
 
 
@@ -222,7 +223,7 @@ def _from_wide(table: pd.DataFrame, where: str, maps: RunMap, options: Options, 
     scores = _scores(table, options)
     if len(scores.test_sets) < 2:
         found = f"; columns that could be test sets: {some(scores.splits)}" if scores.splits else ""
-        found += "".join(f"; {said}" for said in _odd_cells(table)[:1])
+        found += "".join(f"; {said}" for said in list(_odd_cells(table).values())[:1])
         raise DataError(
             f"{where}: no column 'test_set'; required: {', '.join(REQUIRED)}, or one column of numbers per test set;"
             f" found: {some(table.columns)}{found}{_further(table, scores)}"
@@ -233,15 +234,17 @@ def _from_wide(table: pd.DataFrame, where: str, maps: RunMap, options: Options, 
             f"{where}: columns {some(scores.splits, 3)} are named by numbers: are they steps? write a row per step,"
             f" with the columns {', '.join(REQUIRED)}; or, where they are test sets: {chosen(scores.splits)}"
         )
-    notes += [f"a column is left out: {said}" for said in _odd_cells(table)[:4]]
+    odd = _odd_cells(table)
+    notes += [f"a column is left out: {said}" for said in list(odd.values())[:4]]
+    left_out = _left_out(table.drop(columns=list(odd)), scores, options)
     table = _with_steps(table, list(scores.splits), where, notes)
     if "run" not in (*table.columns, *maps.columns) and _is_one_run(table, list(scores.splits)):
         table = table.assign(run=Path(where).stem)
         notes.append("no column names the run: the file is one run")
     table = _with_run(table, maps, where, notes)
     table = _told_apart(table, notes)
-    told = f"; not taken: {some(scores.left_out)}" if scores.left_out else ""
-    notes.append(f"test sets are the columns {some(scores.splits)}{told}; choose others with --test-set")
+    notes.append(f"test sets are the columns {some(scores.splits)}; choose others with --test-set")
+    notes += left_out
     notes += [
         f"column '{shown(column)}' is read as the {metric} of {shown(test_set)}"
         for column, (test_set, metric) in scores.splits.items()
@@ -287,16 +290,39 @@ def _refuse_same_set(scores: _Scores, where: str) -> None:
             raise DataError(f"{where}: columns {both} are both the {split[1]} of {shown(split[0])}; remove one")
 
 
-def _odd_cells(table: pd.DataFrame) -> list[str]:
-    """What keeps columns that have numbers from being columns of numbers."""
-    found = []
+def _left_out(table: pd.DataFrame, scores: _Scores, options: Options) -> list[str]:
+    """One note: which columns are no test sets, and why."""
+    reasons: dict[str, list[str]] = {}
+    for name in (c for c in table.columns if c not in _KEPT and c not in scores.splits):
+        reasons.setdefault(_reason(table[name], scores, options), []).append(str(name))
+    told = [f"{some(names)} ({why})" for why, names in reasons.items()]
+    return [f"columns that are no test sets: {'; '.join(told)}"] if told else []
+
+
+def _reason(column: pd.Series, scores: _Scores, options: Options) -> str:
+    if is_missing(column).all():
+        return "empty"
+    if column.name in scores.left_out:
+        if options.test_sets:
+            return "not among --test-set"
+        return "not named like an evaluation" if is_score(str(column.name)) else "named like a setting or a summary"
+    texts = column[~is_missing(column)].astype(str)
+    if texts.str.lower().isin(["true", "false"]).all():
+        return "true or false"
+    dates = pd.api.types.is_datetime64_any_dtype(column) or bool(texts.str.match(DATE).all())
+    return "dates" if dates else "text"
+
+
+def _odd_cells(table: pd.DataFrame) -> dict[str, str]:
+    """What keeps columns that have numbers from being columns of numbers, by column."""
+    found = {}
     for name in (c for c in table.columns if c not in _KEPT and not _is_number(table[c])):
         if pd.api.types.is_bool_dtype(table[name]) or not table[name].map(lambda cell: isinstance(cell, _CELLS)).all():
             continue
         texts = table[name].astype(str).str.strip()
         odd = table[name][~texts.str.fullmatch(rf"{NUMBER}\s*%?", flags=re.ASCII) & ~is_missing(table[name])]
         if texts.str.fullmatch(r"[+\-\u2212]?[\d.,]*\d\s*%?").any() and len(odd):
-            found.append(f"{shown(name)} is '{shown(odd.iloc[0])}' in row {int(odd.index[0]) + 1}, no number")
+            found[name] = f"{shown(name)} is '{shown(odd.iloc[0])}' in row {int(odd.index[0]) + 1}, no number"
     return found
 
 

@@ -47,6 +47,7 @@ SPELT = {
 _SETTABLE = frozenset([*map(chr, range(0x20, 0x7F)), *LETTERS, *SIGNS, *FORMULAS])
 _browser: ContextVar[bool] = ContextVar("browser", default=False)
 
+SANS, ROMAN = "DejaVu Sans", "cmr10"  # both come with matplotlib
 EM = 100  # points, at which letters are measured
 Known = Callable[[str], bool]
 
@@ -57,33 +58,42 @@ def settable(character: str) -> bool:
 
 
 @cache
-def _font() -> FT2Font:
+def _font(name: str) -> FT2Font:
     from matplotlib.font_manager import findfont
     from matplotlib.ft2font import FT2Font
 
-    font = FT2Font(findfont("DejaVu Sans"))
+    font = FT2Font(findfont(name))
     font.set_size(EM, 72)
     return font
 
 
 @cache
-def _held() -> frozenset[str]:
-    return frozenset(map(chr, _font().get_charmap()))
+def _held(name: str) -> frozenset[str]:
+    return frozenset(map(chr, _font(name).get_charmap()))
 
 
 @cache
-def advance(character: str) -> float:
-    """How far a character moves the pen, in ems."""
-    if character in _held():
-        from matplotlib.ft2font import LoadFlags
+def _advance(name: str, character: str) -> float:
+    from matplotlib.ft2font import LoadFlags
 
-        return float(_font().load_char(ord(character), flags=LoadFlags.NO_HINTING).linearHoriAdvance / 65536 / EM)
+    return float(_font(name).load_char(ord(character), flags=LoadFlags.NO_HINTING).linearHoriAdvance / 65536 / EM)
+
+
+def advance(character: str) -> float:
+    """How far a character moves the pen in a figure, in ems."""
+    if character in _held(SANS):
+        return _advance(SANS, character)
     return 1.0 if unicodedata.east_asian_width(character) in "WF" else 0.6
+
+
+def roman(character: str) -> float:
+    """The same in the font that LaTeX has by default."""
+    return _advance(ROMAN, character) if character.isalnum() and character.isascii() else 0.6
 
 
 def drawable(character: str) -> bool:
     """Whether a figure can show this character: its font has it, or the reader's browser is asked to."""
-    return _browser.get() or character in _held()
+    return _browser.get() or character in _held(SANS)
 
 
 @contextmanager
