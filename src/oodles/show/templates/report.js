@@ -209,7 +209,7 @@
     const edges = state.words ? own.filter((p) => p.r > 0.5 || p.r < -0.3) : own.filter((p) => Math.abs(p.r) >= 0.1);
     const width = roomOf("network", 600), size = width < 500 ? 9 : 11;
     const side = (name) => { const x = at.get(name)[0]; return x > 0.2 ? "start" : x < -0.2 ? "end" : "middle"; };
-    const { label, room } = labelled(sets, 0.3 * width);
+    const { label, room } = labelled(sets, 0.34 * width);
     const link = (rows, dash) => Plot.link(rows, { x1: (p) => at.get(p.a)[0], y1: (p) => at.get(p.a)[1], x2: (p) => at.get(p.b)[0], y2: (p) => at.get(p.b)[1],
       stroke: (p) => p.r > 0 ? "#2166ac" : "#b2182b", strokeWidth: (p) => 0.5 + 9 * Math.abs(p.r), strokeOpacity: dash ? 0.35 : 0.85,
       strokeDasharray: dash ? "5,5" : null, title: told, className: dash ? "m-open" : "m-settled" });
