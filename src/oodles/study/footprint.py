@@ -279,22 +279,23 @@ class FusedAttention(TorchFunctionMode):  # type: ignore[misc]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.nn.functional.scaled_dot_product_attention:
-            return _Attended.apply(*args[:3])
+            return _Attended.apply(*args[:3], args[3] if len(args) > 3 else (kwargs or {}).get("attn_mask"))
         return func(*args, **(kwargs or {}))
 
 
 class _Attended(torch.autograd.Function):  # type: ignore[misc]
-    """Keeps query, key, value and result for the backward pass, but nothing quadratic in the positions."""
+    """Keeps query, key, value and result for the backward pass; quadratic in the positions is a given mask only."""
 
     @staticmethod
-    def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any) -> torch.Tensor:
         result = torch.empty_like(query[..., : value.shape[-1]])  # same memory layout as the query
-        ctx.save_for_backward(query, key, value, result)
+        kept = () if mask is None else (mask.to(query.dtype),)  # kernels add it, so booleans become numbers
+        ctx.save_for_backward(query, key, value, result, *kept)
         return result
 
     @staticmethod
-    def backward(ctx: Any, _: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(torch.empty_like(tensor) for tensor in ctx.saved_tensors[:3])
+    def backward(ctx: Any, _: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return (*(torch.empty_like(tensor) for tensor in ctx.saved_tensors[:3]), None)
 
 
 def resident_bytes() -> int:
