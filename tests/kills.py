@@ -11,6 +11,8 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 
@@ -30,19 +32,26 @@ def run_in_child(study: object, out: Path) -> int:
         os._exit(code)
 
 
-def wait_for_checkpoint(child: int, out: Path) -> int | None:
-    """Until the child has written a checkpoint (None), or has ended (its status)."""
-    while True:
-        if any(out.glob("runs/*/checkpoints/[0-9]*")):
-            return None
+def ends(child: int, until: Callable[[], bool]) -> int | None:
+    """Wait for a moment (None), or for the child's end if that comes first (its status)."""
+    while not until():
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             return status
         time.sleep(0.01)
+    return None
+
+
+def has_checkpoint(out: Path) -> bool:
+    return any(out.glob("runs/*/checkpoints/[0-9]*"))
+
+
+def is_past(moment: float) -> bool:
+    return time.monotonic() >= moment
 
 
 def kill(child: int, name: str) -> int:
-    """Its status; a child that has ended before is not hurt."""
+    """Its status; a child that has ended is not hurt."""
     os.kill(child, getattr(signal, f"SIG{name}"))
     return os.waitpid(child, 0)[1]
 
@@ -70,17 +79,18 @@ def main() -> int:
     while kills < chosen.kills or not rounds:
         out = chosen.out / f"killed-{rounds}"
         while True:
-            child = run_in_child(study, out)
+            child, begun = run_in_child(study, out), time.monotonic()
             if kills == 0:  # one kill at least has a checkpoint to resume from, however long the start takes
-                status = wait_for_checkpoint(child, out)
-                if status is None:
-                    status = kill(child, chosen.signal)
+                status = ends(child, partial(has_checkpoint, out))
             elif kills < chosen.kills:
-                time.sleep(chance.uniform(0.1, 1.0) * whole)
-                status = kill(child, chosen.signal)
+                moment = begun + chance.uniform(0.1, 1.0) * whole
+                status = ends(child, partial(is_past, moment))
             else:
                 _, status = os.waitpid(child, 0)
+            if status is None:
+                status = kill(child, chosen.signal)
             if os.waitstatus_to_exitcode(status) == 0:
+                whole = min(whole, time.monotonic() - begun)  # less busy a machine than before
                 break
             kills += 1
         rounds += 1
