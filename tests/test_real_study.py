@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pandas as pd
 from benchmarks.findings import filled
 from benchmarks.real_study import PACKED, PAGE, blocks
+
+import oodles as oo
 
 
 def test_the_page_has_the_numbers_of_the_packed_scores() -> None:
@@ -21,3 +24,29 @@ def test_the_packed_scores_hold_no_texts_and_no_weights() -> None:
     assert '"/' not in audit
     assert not [name for name in names if "adapter" in name or "checkpoint" in name or name.endswith(".safetensors")]
     assert sum("/records/" in name for name in names) >= 64  # eight sets at eight steps
+
+
+def test_the_prose_of_the_page_has_the_numbers_of_the_tables() -> None:
+    """If this fails on purpose, read the prose again: what follows from a number may not follow from another."""
+    tables = {metric: oo.analyse(PACKED, metric=metric).result.table for metric in ("accuracy", "auc")}
+
+    def pair(metric: str, model: str, a: str, b: str, within: str) -> pd.Series:
+        table = tables[metric]
+        rows = table[table["model"].str.startswith(model) & (table["a"] == a) & (table["b"] == b)]
+        return rows[rows["within"] == within].iloc[0]
+
+    def short(value: float) -> str:
+        return f"{value:.2f}".replace("0.", ".")
+
+    accuracy = pair("accuracy", "smollm2", "paws", "scitail", "pooled")
+    auc = pair("auc", "smollm2", "paws", "scitail", "pooled")
+    other = pair("auc", "smollm2", "scitail", "wnli", "run")
+    gemma = {metric: pair(metric, "gemma3", "paws", "scitail", "pooled") for metric in tables}
+    page = " ".join(PAGE.read_text().split())
+    for said in (
+        f"({short(accuracy.r)} pooled, interval {short(accuracy.low)} to {short(accuracy.high)})",
+        f"PAWS with SciTail has {short(auc.r)} ({short(auc.low)} to {short(auc.high)})",
+        f"({short(other.r)} within runs, interval {short(other.low)} to {short(other.high)})",
+        f"in Gemma, too ({short(gemma['accuracy'].r)} pooled), and again near 0 by AUC ({short(gemma['auc'].r)})",
+    ):
+        assert said in page
