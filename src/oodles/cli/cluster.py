@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oodles.cli.options import AsJson, PlaceOptions, RunOptions
-from oodles.cli.printing import print_json, tell
+from oodles.cli.printing import left_out, print_json, say_left_out, tell
 from oodles.cli.results import answering
 from oodles.contracts import Study
 from oodles.errors import ConfigError
@@ -66,7 +66,7 @@ def run_on_slurm(
         for number, array in done.arrays:
             tell(f"array {number}: {len(array.shares)} jobs, {array.runs} runs")
         tell(f"{_counted(done.choice)}; next: oodles status {root}")
-    _say_left_out(done.choice)
+    say_left_out(done.choice)
     if done.choice.refused:
         raise typer.Exit(2)
     if done.choice.failed_before:
@@ -99,7 +99,7 @@ def _print_scripts(grid: Grid, asked: Asked, root: Path, choice: Choice, how: Po
     say(f"{_counted(choice, 'would be submitted')}; nothing was submitted")
     if scripts:
         say(f"by hand: mkdir -p {root.absolute() / 'slurm'}, and sbatch a script")
-    _say_left_out(choice)
+    say_left_out(choice)
 
 
 def _counted(choice: Choice, done: str = "submitted") -> str:
@@ -112,20 +112,8 @@ def _as_counts(choice: Choice) -> dict[str, Any]:
         "submitted": [job.spec.name for job in choice.submit],
         "done": choice.done,
         "queued": [{"run": name, "job": job} for name, job in choice.queued],
-        "held": [{"run": name, "by": holder} for name, holder in choice.held],
-        "failed_before": [{"run": name, "reason": reason} for name, reason in choice.failed_before],
-        "refused": [{"run": name, "reason": reason} for name, reason in choice.refused],
+        **left_out(choice),
     }
-
-
-def _say_left_out(choice: Choice) -> None:
-    """One line for each run that no job gets."""
-    for name, reason in choice.failed_before:
-        say(f"failed before: {name}: {reason}; try it again with --retry-failed")
-    for name, holder in choice.held:
-        say(f"skipped {name}: locked by {holder}")
-    for name, reason in choice.refused:
-        say(f"left out: {name}: {reason}")
 
 
 def cancel(

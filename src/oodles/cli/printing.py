@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import typer
 from rich.table import Table
@@ -101,3 +101,36 @@ def interruptible(text: str) -> Iterator[None]:
     except KeyboardInterrupt:
         say(text)
         raise typer.Exit(130) from None
+
+
+Named = tuple[tuple[str, str], ...]  # a run, and the reason or holder
+
+
+class LeftOut(Protocol):
+    """Runs that nobody makes now: of a study that was run, or of one that was submitted."""
+
+    @property
+    def failed_before(self) -> Named: ...
+    @property
+    def held(self) -> Named: ...
+    @property
+    def refused(self) -> Named: ...
+
+
+def say_left_out(runs: LeftOut) -> None:
+    """One line for each run that nobody makes now."""
+    for name, reason in runs.failed_before:
+        say(f"failed before: {name}: {reason}; try it again with --retry-failed")
+    for name, holder in runs.held:
+        say(f"skipped {name}: locked by {holder}")
+    for name, reason in runs.refused:
+        say(f"left out: {name}: {reason}")
+
+
+def left_out(runs: LeftOut) -> dict[str, list[dict[str, str]]]:
+    """The same for --json."""
+    return {
+        "failed_before": [{"run": name, "reason": reason} for name, reason in runs.failed_before],
+        "held": [{"run": name, "by": holder} for name, holder in runs.held],
+        "refused": [{"run": name, "reason": reason} for name, reason in runs.refused],
+    }

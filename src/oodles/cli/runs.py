@@ -31,9 +31,11 @@ from oodles.cli.printing import (
     as_text,
     clear_screen,
     interruptible,
+    left_out,
     print_if_read,
     print_json,
     print_table,
+    say_left_out,
     tell,
     waiting,
 )
@@ -260,9 +262,7 @@ def _as_dict(outcome: Outcome) -> dict[str, Any]:
         "done": outcome.done,
         "skipped": outcome.skipped,
         "failed": [{"run": name, "reason": reason} for name, reason in outcome.failed],
-        "failed_before": [{"run": name, "reason": reason} for name, reason in outcome.failed_before],
-        "held": [{"run": name, "by": holder} for name, holder in outcome.held],
-        "refused": [{"run": name, "reason": reason} for name, reason in outcome.refused],
+        **left_out(outcome),
         "stopped": bool(outcome.stopped),
     }
 
@@ -271,12 +271,7 @@ def _say_trouble(outcome: Outcome) -> None:
     """One line for each run that was not made."""
     for name, reason in outcome.failed:
         say(f"failed: {name}: {reason}; see {outcome.out}/runs/{name}/log.txt")
-    for name, reason in outcome.failed_before:
-        say(f"failed before: {name}: {reason}; try it again with --retry-failed")
-    for name, holder in outcome.held:
-        say(f"skipped {name}: locked by {holder}")
-    for name, reason in outcome.refused:
-        say(f"left out: {name}: {reason}")
+    say_left_out(outcome)
 
 
 def status(

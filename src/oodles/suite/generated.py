@@ -6,6 +6,7 @@ hypotheses, for `opinions` the beginning of a review and its possible ends.
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -52,6 +53,20 @@ def known_set(suite: str, sets: Mapping[str, GeneratedSet], name: str, split: st
     if split not in spec.splits:
         raise ValueError(f"{suite}: set {name!r} has no split {split!r}; known: {', '.join(spec.splits)}")
     return spec
+
+
+def show(sets: Mapping[str, GeneratedSet], generate: Callable[[str], list[dict[str, str]]], row: str) -> None:
+    """Print the sets, or a few rows of the set that the command line names, as `row` formats them."""
+    if len(sys.argv) == 1:
+        for spec in sets.values():
+            print(f"{spec.name:12} {spec.shift}")
+        return
+    try:
+        rows = generate(sys.argv[1])
+    except ValueError as error:
+        sys.exit(str(error))
+    for each in rows[:8]:
+        print(row.format(**each))
 
 
 def draw_items(spec: GeneratedSet, split: str, count: int, rng: Random) -> Iterator[tuple[str, Item]]:
