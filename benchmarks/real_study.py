@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,32 +20,96 @@ from matplotlib.figure import Figure
 import oodles as oo
 from benchmarks.findings import filled, save
 from oodles.stats.analysis import Analysis
+from oodles.stats.verdict import Verdict
 from oodles.store.archive import opened
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "smollm2-nli.md"
-TESTABLE = 5  # runs
-MODELS = {"smollm2-135m-q4": "smollm2", "gemma3-270m-q4": "gemma3"}
+SIGNIFICANT = 0.05  # after Holm's adjustment over the pairs of a group
+MODELS = {"smollm2-135m-q4": "SmolLM2", "gemma3-270m-q4": "Gemma 3"}
+TRAIN_SETS = ("snli", "mnli")
 COUNTS = ROOT / "studies" / "smollm2-nli" / "counts.json"
 STUDY = COUNTS.with_name("snli.toml")
 RESULTS = ROOT / "benchmarks" / "results.json"
 PACKED = ROOT / "src" / "oodles" / "api" / "published" / "smollm2-nli.oodles.zip"
 
 
-def pair_rows(accuracy: Analysis, auc: Analysis, within: str) -> str:
-    """Every pair by accuracy and by AUC, strongest first."""
-    chosen = {name: a.result.table[a.result.table["within"] == within] for name, a in (("acc", accuracy), ("auc", auc))}
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The runs of one model on one train set."""
+
+    model: str
+    train_set: str
+
+    @property
+    def name(self) -> str:
+        return f"{MODELS[self.model].lower().replace(' ', '')}-{self.train_set}"
+
+    def of(self, frame: pd.DataFrame) -> pd.DataFrame:
+        return frame[(frame["model"] == self.model) & (frame["train_set"] == self.train_set)]
+
+    def verdicts(self, analysis: Analysis) -> list[Verdict]:
+        """Its verdicts, none where it is not tested."""
+        mine = {"model": self.model, "train_set": self.train_set}
+        return [verdict for verdict in analysis.verdicts if dict(verdict.group) == mine]
+
+
+def groups_of(table: pd.DataFrame) -> list[Group]:
+    """Groups by train set, then by model, as the study lists them."""
+    there = set(zip(table["model"], table["train_set"], strict=True))
+    return [Group(model, train) for train in TRAIN_SETS for model in MODELS if (model, train) in there]
+
+
+def summary(groups: Sequence[Group], accuracy: Analysis, auc: Analysis, table: pd.DataFrame) -> str:
+    """A row for each group: how well it learns, and what becomes of its pairs."""
     rows = [
-        "| pair | r, accuracy | 95 % interval | p (Holm) | r, AUC | 95 % interval |",
-        "|---|---:|---|---:|---:|---|",
+        "| train set | model | runs | in-domain accuracy, last step | significant by accuracy | of these clear |"
+        " clear by AUC |",
+        "|---|---|---:|---:|---|---|---|",
     ]
-    merged = chosen["acc"].merge(chosen["auc"], on=["a", "b"], suffixes=("", "_auc"), how="left")
-    merged = merged.loc[merged["r"].abs().sort_values(ascending=False, kind="stable").index]
-    for row in merged.to_dict("records"):
-        cells = [f"{row['a']} ~ {row['b']}", _number(row["r"]), _span(row["low"], row["high"]), _p(row["p_holm"])]
-        cells += [_number(row["r_auc"]), _span(row["low_auc"], row["high_auc"])]
+    for group in groups:
+        own = group.of(table)
+        last = own[(own["step"] == own["step"].max()) & (own["metric"] == "accuracy") & (own["role"] == "in_domain")]
+        by_accuracy = group.of(accuracy.result.table)
+        cells = [group.train_set, MODELS[group.model], str(own["run"].nunique()), f"{last['value'].mean():.2f}"]
+        cells += [_pairs(by_accuracy[by_accuracy["p_holm"] < SIGNIFICANT]), _pairs(by_accuracy[by_accuracy["clear"]])]
+        by_auc = group.of(auc.result.table)
+        cells.append(_pairs(by_auc[by_auc["clear"]]))
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
+
+
+def _pairs(rows: pd.DataFrame) -> str:
+    """Pairs with the way in which they are so: pooled, within runs, or both."""
+    ways: dict[str, list[str]] = {}
+    for row in rows.to_dict("records"):
+        ways.setdefault(f"{row['a']} ~ {row['b']}", []).append("within runs" if row["within"] == "run" else "pooled")
+    return "; ".join(f"{pair} ({' and '.join(way)})" for pair, way in ways.items()) or "none"
+
+
+def pair_rows(groups: Sequence[Group], accuracy: Analysis, auc: Analysis, within: str) -> str:
+    """Every pair by accuracy and by AUC, for each model; strongest in any of them first."""
+    tables = {
+        (group.model, metric): (lambda own: own[own["within"] == within].set_index(["a", "b"]))(
+            group.of(analysis.result.table)
+        )
+        for group in groups
+        for metric, analysis in (("accuracy", accuracy), ("AUC", auc))
+    }
+    head = [f"{MODELS[model]}: {metric}" for model, metric in tables]
+    rows = [f"| pair | {' | '.join(head)} |", "|---|" + "---|" * len(head)]
+    size = pd.concat([own["r"].abs() for (_, metric), own in tables.items() if metric == "accuracy"]).groupby(
+        level=[0, 1]
+    )
+    for pair in size.max().sort_values(ascending=False, kind="stable").index:
+        cells = [_cell(own.loc[pair]) if pair in own.index else "-" for own in tables.values()]
+        rows.append(f"| {pair[0]} ~ {pair[1]} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def _cell(row: pd.Series) -> str:
+    star = "\\*" if row["p_holm"] < SIGNIFICANT else ""
+    return f"{_number(row['r'])}{star} ({_span(row['low'], row['high'])})"
 
 
 def _number(value: float) -> str:
@@ -55,10 +118,6 @@ def _number(value: float) -> str:
 
 def _span(low: float, high: float) -> str:
     return "-" if np.isnan(low) else f"{low:+.2f} to {high:+.2f}"
-
-
-def _p(value: float) -> str:
-    return "-" if np.isnan(value) else "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def levels(table: pd.DataFrame) -> str:
@@ -79,17 +138,20 @@ def levels(table: pd.DataFrame) -> str:
     return "\n".join(rows)
 
 
-def behaviour(analysis: Analysis, records: pd.DataFrame) -> str:
+def behaviour(groups: Sequence[Group], analysis: Analysis, records: pd.DataFrame) -> str:
     """What the simulations assume, measured: size and memory of residuals, and how stable examples are."""
     residuals = analysis.robustness
     residuals = residuals[residuals["within"] == "run"].sort_values(["test_set", "run", "step"])
-    rows = ["| test set | residual sd | lag-1 autocorrelation | correct at one point and at the next | phi |"]
-    rows += ["|---|---:|---:|---:|---:|"]
-    for name, part in residuals.groupby("test_set"):
-        before, after = _lagged(part)
-        memory = float((before * after).sum() / np.sqrt((before**2).sum() * (after**2).sum()))
-        same, phi = _stability(records[records["test_set"] == name])
-        rows.append(f"| {name} | {part['residual'].std():.3f} | {memory:+.2f} | {same:.2f} | {phi:.2f} |")
+    head = ["train set", "model", "test set", "residual sd", "lag-1 autocorrelation", "alike", "phi"]
+    rows = [f"| {' | '.join(head)} |", "|---|---|---|---:|---:|---:|---:|"]
+    for group in groups:
+        theirs = records[records["run"].isin(set(group.of(residuals)["run"]))]
+        for name, part in group.of(residuals).groupby("test_set"):
+            before, after = _lagged(part)
+            memory = float((before * after).sum() / np.sqrt((before**2).sum() * (after**2).sum()))
+            same, phi = _stability(theirs[theirs["test_set"] == name])
+            numbers = f"{part['residual'].std():.3f} | {memory:+.2f} | {same:.2f} | {phi:.2f}"
+            rows.append(f"| {group.train_set} | {MODELS[group.model]} | {name} | {numbers} |")
     return "\n".join(rows)
 
 
@@ -131,9 +193,9 @@ def cost(study: Path) -> str:
     share = counts["computed_tokens"] / (counts["computed_tokens"] + 2 * counts["training_tokens"])
     longer = 1 + share * (ratio - 1)
     rows = [
-        "| | per run of SmolLM2 |",
+        "| | per run of SmolLM2 on SNLI |",
         "|---|---:|",
-        f"| wall time, {len(done)} runs of both models on one core, one of them on two, of a busy machine |"
+        f"| wall time, {len(done)} runs of both models, nearly all on one core of a busy machine |"
         f" {np.mean(done):.0f} min ({min(done):.0f} to {max(done):.0f}) |",
         f"| prompts scored | {counts['prompts']:,} |",
         f"| tokens of these prompts | {counts['prompt_tokens']:,} |",
@@ -148,77 +210,63 @@ def cost(study: Path) -> str:
 
 
 def blocks() -> dict[str, str]:
-    """Every generated block of the page by its name; a model's blocks begin with its short name."""
+    """Every generated block of the page by its name."""
     accuracy, auc = oo.analyse(PACKED), oo.analyse(PACKED, metric="auc")
     with opened(PACKED) as study:
         table, records = oo.read_runs(study), oo.read_records(study)
         made = {"cost": cost(study)}
     records["correct"] = records["correct"].astype(float)
-    for label in dict.fromkeys(table["model"]):
-        own = table[table["model"] == label]
-        theirs = records[records["run"].isin(own["run"])]
-        texts = {"levels": levels(own), **_tested(of_model(accuracy, label), of_model(auc, label), theirs)}
-        made |= {f"{MODELS[label]}-{name}": text for name, text in texts.items()}
-    if table["model"].nunique() > 1:
-        made["across"] = _across()
+    groups = groups_of(table)
+    made["summary"] = summary(groups, accuracy, auc, table)
+    for group in groups:
+        made[f"{group.name}-levels"] = levels(group.of(table))
+        made[f"{group.name}-verdict"] = _verdicts(group, accuracy, auc)
+    for train in dict.fromkeys(group.train_set for group in groups):
+        theirs = [group for group in groups if group.train_set == train]
+        made |= {f"{train}-{within}": pair_rows(theirs, accuracy, auc, within) for within in ("pooled", "run")}
+    made["behaviour"] = behaviour(groups, accuracy, records)
+    made["across"] = _across([name for name in ("model", "train_set") if table[name].nunique() > 1])
     return made
 
 
-def of_model(analysis: Analysis, label: str) -> Analysis:
-    """The part of an analysis that concerns one model."""
-    frames = {
-        name: frame[frame["model"] == label]
-        for name in ("table", "residuals")
-        if "model" in (frame := getattr(analysis.result, name))
-    }
-    said = tuple(verdict for verdict in analysis.verdicts if verdict.group["model"] == label)
-    return replace(analysis, result=replace(analysis.result, **frames), verdicts=said)
+def _verdicts(group: Group, accuracy: Analysis, auc: Analysis) -> str:
+    said = [f"> {verdict.sentence}" for verdict in group.verdicts(accuracy)]
+    said += [f"> By AUC: {verdict.sentence}" for verdict in group.verdicts(auc)]
+    return "\n\n".join(said)
 
 
-def _tested(accuracy: Analysis, auc: Analysis, records: pd.DataFrame) -> dict[str, str]:
-    if max((verdict.n_runs for verdict in accuracy.verdicts), default=0) < TESTABLE:
-        waits = f"Fewer than {TESTABLE} runs are finished: the numbers follow when there is something to test."
-        return dict.fromkeys(("verdict", "pooled", "run", "behaviour"), waits)
-    said = [f"> {verdict.sentence}" for verdict in accuracy.verdicts]
-    said += [f"> By AUC: {verdict.sentence}" for verdict in auc.verdicts]
-    return {
-        "verdict": "\n\n".join(said),
-        "pooled": pair_rows(accuracy, auc, "pooled"),
-        "run": pair_rows(accuracy, auc, "run"),
-        "behaviour": behaviour(accuracy, records),
-    }
-
-
-def _across() -> str:
-    """Whether it depends on the model, by accuracy and by AUC."""
+def _across(factors: Sequence[str]) -> str:
+    """Whether it depends on the model or on the train set, by accuracy and by AUC."""
     said = []
     for metric, begin in (("accuracy", ""), ("auc", "By AUC: ")):
-        claim = oo.analyse(PACKED, metric=metric, across="model").claim
+        claim = oo.analyse(PACKED, metric=metric, across=factors).claim
         assert claim is not None
         said += [f"> {begin}{sentence}" for sentence in claim.sentences]
     return "\n\n".join(said)
 
 
-def figure(label: str, metric: str) -> Figure:
-    """Heatmap of all pairs of a model, pooled."""
+def figure(model: str, train_set: str, metric: str) -> Figure:
+    """Heatmap of all pairs of a group, pooled."""
     result = oo.analyse(PACKED, metric=metric).result
-    group = {"model": label, "train_set": "snli"}
-    return oo.plot_correlations(result, group=group, within="pooled")
+    return oo.plot_correlations(result, group={"model": model, "train_set": train_set}, within="pooled")
 
 
-FIGURES: dict[Path, Callable[[], Figure]] = {
-    PAGE.with_name(f"{PAGE.stem}-{MODELS[label]}-{metric}.png"): partial(figure, label, metric)
-    for label in MODELS
-    for metric in ("accuracy", "auc")
-}
+def figures() -> dict[Path, Callable[[], Figure]]:
+    """The figures of the page, each with the function that draws it."""
+    with opened(PACKED) as study:
+        groups = groups_of(oo.read_runs(study))
+    return {
+        PAGE.with_name(f"{PAGE.stem}-{group.name}-{metric}.png"): partial(figure, group.model, group.train_set, metric)
+        for group in groups
+        for metric in ("accuracy", "auc")
+    }
 
 
 def main(arguments: Sequence[str] = ()) -> int:
     if "--count" in arguments:
         count()
-    made: dict[str, Any] = blocks()
-    PAGE.write_text(filled(PAGE.read_text(), made))
-    save(FIGURES)
+    PAGE.write_text(filled(PAGE.read_text(), blocks()))
+    save(figures())
     return 0
 
 
