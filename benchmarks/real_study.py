@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -54,10 +54,13 @@ class Group:
         return [verdict for verdict in analysis.verdicts if dict(verdict.group) == mine]
 
 
-def groups_of(table: pd.DataFrame) -> list[Group]:
-    """Groups by train set, then by model, as the study lists them."""
-    there = set(zip(table["model"], table["train_set"], strict=True))
-    return [Group(model, train) for train in TRAIN_SETS for model in MODELS if (model, train) in there]
+@cache
+def analysed(metric: str) -> Analysis:
+    """The packed study by one metric, as a user gets it."""
+    return oo.analyse(PACKED, metric=metric)
+
+
+GROUPS = [Group(model, train) for train in TRAIN_SETS for model in MODELS]
 
 
 def summary(groups: Sequence[Group], accuracy: Analysis, auc: Analysis, table: pd.DataFrame) -> str:
@@ -211,12 +214,13 @@ def cost(study: Path) -> str:
 
 def blocks() -> dict[str, str]:
     """Every generated block of the page by its name."""
-    accuracy, auc = oo.analyse(PACKED), oo.analyse(PACKED, metric="auc")
+    accuracy, auc = analysed("accuracy"), analysed("auc")
     with opened(PACKED) as study:
         table, records = oo.read_runs(study), oo.read_records(study)
         made = {"cost": cost(study)}
     records["correct"] = records["correct"].astype(float)
-    groups = groups_of(table)
+    groups = [group for group in GROUPS if len(group.of(table))]
+    assert len(groups) == len(table[["model", "train_set"]].drop_duplicates())
     made["summary"] = summary(groups, accuracy, auc, table)
     for group in groups:
         made[f"{group.name}-levels"] = levels(group.of(table))
@@ -247,26 +251,23 @@ def _across(factors: Sequence[str]) -> str:
 
 def figure(model: str, train_set: str, metric: str) -> Figure:
     """Heatmap of all pairs of a group, pooled."""
-    result = oo.analyse(PACKED, metric=metric).result
-    return oo.plot_correlations(result, group={"model": model, "train_set": train_set}, within="pooled")
+    return oo.plot_correlations(
+        analysed(metric).result, group={"model": model, "train_set": train_set}, within="pooled"
+    )
 
 
-def figures() -> dict[Path, Callable[[], Figure]]:
-    """The figures of the page, each with the function that draws it."""
-    with opened(PACKED) as study:
-        groups = groups_of(oo.read_runs(study))
-    return {
-        PAGE.with_name(f"{PAGE.stem}-{group.name}-{metric}.png"): partial(figure, group.model, group.train_set, metric)
-        for group in groups
-        for metric in ("accuracy", "auc")
-    }
+FIGURES: dict[Path, Callable[[], Figure]] = {
+    PAGE.with_name(f"{PAGE.stem}-{group.name}-{metric}.png"): partial(figure, group.model, group.train_set, metric)
+    for group in GROUPS
+    for metric in ("accuracy", "auc")
+}
 
 
 def main(arguments: Sequence[str] = ()) -> int:
     if "--count" in arguments:
         count()
     PAGE.write_text(filled(PAGE.read_text(), blocks()))
-    save(figures())
+    save(FIGURES)
     return 0
 
 

@@ -127,7 +127,7 @@ def test_the_pages_have_the_numbers_of_the_shipped_tables(page: Path) -> None:
     assert filled(text, NUMBERS[page]()) == text
 
 
-FIGURES_OF_PAGES = {**FIGURES, **real_study.figures()}
+FIGURES_OF_PAGES = {**FIGURES, **real_study.FIGURES}
 
 
 @pytest.mark.parametrize("path", FIGURES_OF_PAGES, ids=lambda path: path.stem)
