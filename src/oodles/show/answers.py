@@ -18,7 +18,7 @@ from rich.text import Text
 
 from oodles.errors import plain
 from oodles.show import canvas
-from oodles.show.numbers import MISSING, p_value, signed
+from oodles.show.numbers import MINUS, MISSING, p_value, signed
 from oodles.show.tables import Cell, Column, Sheet
 from oodles.show.tree import plot_trees
 from oodles.stats.answers import Answer
@@ -34,6 +34,27 @@ TITLES = {
     "skill": "Skill, or answers?",
     "averages": "By model size and shots",
 }
+
+CAPTIONS = {  # of figures that only the page draws
+    "averages": "Mean r over all pairs, a line per size.",
+    "redundancy": "From top to bottom sets are added, in the group shown. Filled: the error of the sets not yet chosen;"
+    " ring: their error from in-domain alone.",
+    "stability": "Smaller is steadier; lines are intervals.",
+    "skill": "A point is a pair, in the group shown; pale: cannot be told. On the diagonal, accuracy and AUC agree.",
+}
+
+
+def summary_of(answer: Answer) -> str:
+    """Of many groups: in how many of them a conclusion holds whatever is chosen."""
+    if answer.name != "sensitivity" or not len(answer.tables["sensitivity_pairs"]):
+        return ""
+    pairs = answer.tables["sensitivity_pairs"]
+    clear = pairs[pairs["conclusion"].str.contains("rise|apart")]
+    held, turned = int((clear["same_clear"] == clear["specifications"]).sum()), int((clear["other_sign"] > 0).sum())
+    return (
+        f"Of {len(clear)} correlations that are significant by default, each a pair in a group, {held} keep their sign"
+        f" and stay significant under every choice; {turned} have the other sign under some choice."
+    )
 
 
 def title_of(answer: Answer) -> str:
@@ -56,6 +77,7 @@ class Shown:
     brief: bool = True  # also on a terminal, which has little room
 
 
+SHORT = {"cannot be told from no relation": "open"}  # as in the table of groups
 PAIR = Shown(title="pair", column="pair", kind="text")
 TABLES: Mapping[str, tuple[str, tuple[Shown, ...]]] = {  # by answer: its main table, and what is shown of it
     "claim": (
@@ -75,8 +97,8 @@ TABLES: Mapping[str, tuple[str, tuple[Shown, ...]]] = {  # by answer: its main t
         "sensitivity_pairs",
         (
             PAIR,
-            Shown(title="r by default", column="r"),
             Shown(title="by default", column="conclusion", kind="text", brief=False),
+            Shown(title="r by default", column="r"),
             Shown(title="same sign and clear", column="same_clear", kind="count"),
             Shown(title="other sign", column="other_sign", kind="count"),
             Shown(title="choices", column="specifications", kind="count"),
@@ -176,7 +198,8 @@ def _where(frame: pd.DataFrame) -> list[str]:
 
 def _cell(row: Mapping[Any, Any], shown: Shown) -> Cell:
     if shown.kind == "text":
-        return Cell(text=str(row[shown.column]), order=str(row[shown.column]))
+        told = SHORT.get(str(row[shown.column]), str(row[shown.column]))
+        return Cell(text=told, order=told)
     value = float(row[shown.column]) if shown.column else float("nan")
     text = _number(value, shown.kind) if shown.column else ""
     if shown.low:
@@ -195,7 +218,7 @@ def _number(value: float, kind: str) -> str:
     if kind == "error":
         return f"{value:.3f}"
     if kind == "share":
-        return f"{100 * value:.0f} %"
+        return f"{100 * value:.0f} %".replace("-", MINUS)
     return f"{value:.0f}" if kind == "count" else f"{value:.2f}" if kind == "plain" else signed(value)
 
 

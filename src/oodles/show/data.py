@@ -98,14 +98,18 @@ def _number(value: float, digits: int) -> float | int | None:
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
+def size_of(verdict: Verdict) -> float | int | None:
+    """Parameters of a group's model, where its name tells them."""
+    return _number(next((s for s in map(read_size, verdict.group.values()) if math.isfinite(s)), math.nan), 6)
+
+
 def _group(verdict: Verdict) -> dict[str, Any]:
-    size = next((s for s in map(read_size, verdict.group.values()) if math.isfinite(s)), math.nan)
     return {
         "label": label_of(verdict.group) or "all runs",
         "of": dict(verdict.group),
         "descriptive": verdict.descriptive,
         "runs": verdict.n_runs,
-        "size": _number(size, 6),
+        "size": size_of(verdict),
     }
 
 
