@@ -18,6 +18,7 @@ from rich.text import Text
 
 from oodles.errors import plain
 from oodles.show import canvas
+from oodles.show.groups import by_size
 from oodles.show.numbers import MINUS, MISSING, p_value, signed
 from oodles.show.tables import Cell, Column, Sheet
 from oodles.show.tree import plot_trees
@@ -345,12 +346,13 @@ def plot_forests(answer: Answer) -> list[tuple[Figure, str]]:
 
 
 def _draw_forest(pairs: Sequence[Mapping[Any, Any]], levels: pd.DataFrame) -> Figure:
-    names = sorted(levels["level"].unique())
-    left = max(canvas.width_of(canvas.short(name), 8) for name in [*names, "a new one"]) + 0.15
+    names = sorted(levels["level"].unique(), key=lambda name: (by_size({"level": name}), name))
+    new = ["a new one"] if any(math.isfinite(float(pair["predicted_low"])) for pair in pairs) else []
+    left = max(canvas.width_of(canvas.short(name), 8) for name in [*names, *new]) + 0.15
     heads = [f"{canvas.short(pair['a'])}\n{canvas.short(pair['b'])}" for pair in pairs]
     wide = max(1.5, *(canvas.width_of(line, 7.5) for head in heads for line in head.split("\n")))
     line, gap, bottom, top = 0.2, 0.12, 0.45, 0.55
-    height = line * (len(names) + 1)
+    height = line * (len(names) + len(new))
     figure = Figure(figsize=(left + len(pairs) * (wide + gap) + 0.05, top + height + bottom))
     for place, pair in enumerate(pairs):
         ax = canvas.axes_at(figure, left + place * (wide + gap), bottom, wide, height)
@@ -360,13 +362,13 @@ def _draw_forest(pairs: Sequence[Mapping[Any, Any]], levels: pd.DataFrame) -> Fi
                 row = own.loc[name]
                 ax.plot([row["low"], row["high"]], [y, y], color=canvas.OOD, linewidth=1.2)
                 ax.plot([row["r"]], [y], color=canvas.OOD, marker="o", markersize=3.5, linestyle="")
-        new = len(names)
-        ax.plot([pair["predicted_low"], pair["predicted_high"]], [new, new], color=canvas.IN_DOMAIN, linewidth=2.2)
+        below = [len(names), len(names)]
+        ax.plot([pair["predicted_low"], pair["predicted_high"]], below, color=canvas.IN_DOMAIN, linewidth=2.2)
         ax.axvline(0, color=canvas.MUTED, linewidth=0.8, zorder=1)
-        ax.set(xlim=(-1.02, 1.02), ylim=(len(names) + 0.5, -0.5))
+        ax.set(xlim=(-1.02, 1.02), ylim=(len(names) + len(new) - 0.5, -0.5))
         ax.set_xticks([-1, 0, 1], ["−1", "0", "1"])
-        shown = [canvas.short(n) for n in [*names, "a new one"]] if not place else []
-        ax.set_yticks(range(len(names) + 1), shown, parse_math=False)
+        shown = [canvas.short(n) for n in [*names, *new]] if not place else []
+        ax.set_yticks(range(len(names) + len(new)), shown, parse_math=False)
         ax.tick_params(length=0, labelsize=8, labelcolor=canvas.INK)
         ax.grid(axis="x", color=canvas.GRID, linewidth=0.6)
         ax.set_title(heads[place], fontsize=7.5, parse_math=False)
@@ -396,7 +398,7 @@ def plot_specifications(answer: Answer) -> list[tuple[Figure, str]]:
 
 def _draw_specifications(rows: pd.DataFrame) -> Figure:
     choices = [
-        (canvas.line(value), rows[name] == value)
+        (canvas.line(value).replace("_", " "), rows[name] == value)
         for name in ("steps", "method", "within", "metric")
         if rows[name].nunique() > 1
         for value in rows[name].unique()

@@ -118,7 +118,7 @@ def _figures(analysis: Analysis) -> Iterator[tuple[str, Figure]]:
     metric = str(result.settings.get("metric") or "accuracy")
     for way in ways:
         if len(analysis.verdicts) > 1:
-            yield f"overview-{way}", overview.plot_overview(result, within=way, width=TEXT)
+            yield f"overview-{way}", _overview(result, way)
     for verdict, end in _places(analysis.verdicts):
         own = groups.of_group(result.table, verdict.group)
         for way in dict.fromkeys(own["within"]):
@@ -136,6 +136,13 @@ def _figures(analysis: Analysis) -> Iterator[tuple[str, Figure]]:
     for answer in analysis.answers.values():
         for i, (figure, _) in enumerate(answers.plot_answer(answer)):
             yield f"{answer.name}-{i + 1}", figure
+
+
+def _overview(result: PartialCorrelations, way: str) -> Figure:
+    """As wide as a column where its groups are few, so that it is legible there; else as wide as the text."""
+    drawn = overview.plot_overview(result, within=way, width=COLUMN)
+    fits = drawn.get_figwidth() <= COLUMN + 0.01 and drawn.axes[0].texts  # with its numbers
+    return drawn if fits else overview.plot_overview(result, within=way, width=TEXT)
 
 
 def _sheets(analysis: Analysis) -> Iterator[tuple[str, Sheet]]:

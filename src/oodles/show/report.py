@@ -296,7 +296,7 @@ def _verdicts(analysis: Analysis) -> list[Verdict]:
     by = groups.columns_before(analysis.changes, "test_set")
     silent = [group for group, _ in grouped(analysis.changes, by) if all(group != v.group for v in said)]
     said += [Verdict(group=g, n_runs=0, descriptive=False, sentence=NO_PAIR, short=NO_PAIR) for g in silent]
-    return sorted(said, key=lambda verdict: data.size_of(verdict) or 0)
+    return sorted(said, key=lambda verdict: groups.by_size(verdict.group))
 
 
 def _section(drawer: _Drawer, verdict: Verdict, number: int) -> Section:
