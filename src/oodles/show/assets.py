@@ -22,6 +22,7 @@ from oodles.show import answers, data, figures, groups, heatmap, overview, scatt
 from oodles.show.latex import fitted
 from oodles.show.tables import Cell, Column, Sheet
 from oodles.stats.analysis import SEPARATOR, Analysis
+from oodles.stats.correlate import PartialCorrelations
 from oodles.stats.longtable import disarmed
 from oodles.stats.series import grouped
 from oodles.stats.verdict import Verdict
