@@ -113,6 +113,20 @@ def ladder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
 
 
 @pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
+    """Forty test sets."""
+    draw = np.random.default_rng(0)
+    rows = [
+        {"run": f"r{run}", "step": step, "test_set": f"set_{k:02d}", "role": "ood" if k else "in_domain", "value": value}
+        for run in range(5)
+        for step in range(4)
+        for k, value in enumerate(0.5 + 0.05 * step + 0.02 * draw.normal(size=41))
+    ]
+    analysis = analyse_table(pd.DataFrame(rows), method="linear", within="pooled")
+    return analysis, write_report(analysis, tmp_path_factory.mktemp("crowd") / "report.html")
+
+
+@pytest.fixture(scope="module")
 def long(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
     """Long names, of which three differ only at the end."""
     names = {name: f"Heuristic Analysis for NLI Systems, MATCHED: {name}" for name in ("hans", "paws", "rte")}
@@ -400,15 +414,17 @@ TOUCHING = """[...document.querySelectorAll(SELECTOR)].flatMap((svg) => {
         ("several", ["stability-view", "redundancy-view", "network", "specifications"]),
         ("smollm2", ["trajectories", "pair-trajectories"]),
         ("ladder", ["trajectories"]),
+        ("crowd", ["overview"]),
     ],
 )
 def test_labels_do_not_touch(browser: Browser, request: pytest.FixtureRequest, which: str, views: list[str]) -> None:
-    page = browser.open(request.getfixturevalue(which)[1])
-    page.evaluate("oodles.flush()")
-    for view in views:
-        assert page.evaluate(f"document.querySelectorAll('#{view} svg').length") > 0
-        assert page.evaluate(TOUCHING.replace("SELECTOR", f"'#{view} svg'")) == []
-    page.close()
+    for width in (1280, 390) if which == "crowd" else (1280,):
+        page = browser.open(request.getfixturevalue(which)[1], width=width)
+        page.evaluate("oodles.flush()")
+        for view in views:
+            assert page.evaluate(f"document.querySelectorAll('#{view} svg').length") > 0
+            assert page.evaluate(TOUCHING.replace("SELECTOR", f"'#{view} svg'")) == []
+        page.close()
 
 
 def test_without_scripts_the_static_figures_and_tables_stay(browser: Browser, hans: tuple[Analysis, Path]) -> None:

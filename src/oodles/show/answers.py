@@ -270,7 +270,11 @@ def print_comparison(answer: Answer, console: Console) -> None:
         table.add_row(*(Text(plain(cell)) for cell in told))
     console.print(table)
     console.print(
-        Text("r within runs where there are steps; p of a difference, adjusted over these pairs", style="dim")
+        Text(
+            f"difference: {plain(names[-1])} minus {plain(names[0])}; r within runs where there are steps;"
+            " p of a difference, adjusted over these pairs",
+            style="dim",
+        )
     )
     for said in answer.caveats:
         console.print(Text(f"! {plain(said)}", style="yellow"))

@@ -19,7 +19,7 @@ import pandas as pd
 
 from oodles.errors import DataError
 from oodles.show import glyphs, words
-from oodles.show.groups import Group, columns_before, of_group
+from oodles.show.groups import Group, columns_before, heads_of, of_group
 from oodles.show.numbers import MISSING, p_value, signed
 from oodles.stats.cautions import raw_matters
 from oodles.stats.resample import DESCRIPTIVE
@@ -244,11 +244,10 @@ def groups_sheet(result: PartialCorrelations, verdicts: Sequence[Verdict]) -> Sh
     columns = [Column(title=title, number=False) for title in ("group", "answer")]
     columns += [Column(title=title) for title in (*titles, "runs")]
     lines = []
-    for verdict in verdicts:
+    for label, verdict in zip(heads_of([verdict.group for verdict in verdicts]), verdicts, strict=True):
         rows = of_group(result.table, verdict.group) if len(result.table) else result.table
         head = "Open, not tested" if verdict.descriptive else verdict.sentence.partition(":")[0]
         counts = told_counts(rows[rows["within"] == first_way(rows)]) if len(rows) else (0, 0, 0, 0)
-        label = ", ".join(verdict.group.values()) or "all runs"
         lines.append((name_cell(label), name_cell(head), *(number_cell(n) for n in (*counts, verdict.n_runs))))
     return Sheet(columns=tuple(columns), rows=tuple(lines), notes=())
 

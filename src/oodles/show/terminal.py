@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -127,8 +126,11 @@ def _print_group(verdict: Verdict, rows: pd.DataFrame, console: Console, *, seve
     if several:
         console.print(Text(_label(verdict), style="bold underline"))
     console.print(_sentence(verdict.short))
+    points = Table.grid(padding=(0, 1, 0, 0))  # a line that goes on does not begin below its dash
     for point in verdict.points:
-        console.print(Padding(Text(f"- {plain(point)}"), (0, 0, 0, 1), expand=False))
+        points.add_row(" -", Text(plain(point)))
+    if verdict.points:
+        console.print(points)
     console.print()
     for way, pairs in rows.groupby("within", sort=False):
         _print_triangle(pairs, str(way), console)

@@ -51,6 +51,8 @@
     return letters.length <= most ? text : `${letters.slice(0, most - 1 - end).join("").trimEnd()}…${letters.slice(-end).join("").trimStart()}`;
   };
 
+  const apart = (text) => /[\u0590-\u08ff\ufb1d-\ufefc]/.test(text) ? `\u2068${text}\u2069` : text;  // a name written from right to left turns nothing around it
+
   // state: what is chosen; it lives in the address
   const state = { pair: null, group: 0, way: ways[0], metric: data.metric, only: {}, shots: "", seed: "", words: false };
   function clearest() {
@@ -163,7 +165,7 @@
     const order = [...names].sort((p, q) => mean.get(q.join("\u0000")) - mean.get(p.join("\u0000")));
     const wide = roomOf("overview", 1070);
     const { label } = labelled(order.flat(), wide < 500 ? 0.24 * wide : Math.max(120, Math.min(250, (wide - 40 * groups.length - 120) / 2)));
-    const labels = new Map(order.map((pair) => [pair.join("\u0000"), `${label(pair[0])} ~ ${label(pair[1])}`]));
+    const labels = new Map(order.map((pair) => [pair.join("\u0000"), `${apart(label(pair[0]))} ~ ${apart(label(pair[1]))}`]));
     const heads = groups.map((g) => short(head(g), wide < 500 ? 18 : 30));
     const rows = order.flatMap((pair) => groups.map((g) => ({ pair, g, p: rowOf(g, pair), x: String(g), y: pair.join("\u0000") })));
     const left = 14 + widest([...labels.values()]);
@@ -197,11 +199,13 @@
     });
     const wide = roomOf(id, most, 240);
     const { label, room: left } = labelled(sets, Math.min(210, 0.45 * wide));
-    const cell = Math.min(62, (wide - left - 10) / (sets.length - 1)), below = 12 + Math.sin(0.66) * left;  // names turned by 38 degrees
+    const cell = Math.min(62, (wide - left - 10) / (sets.length - 1));
+    const turn = cell < 18 ? 90 : 38, below = 12 + Math.sin(turn * Math.PI / 180) * left, each = Math.ceil(12 / cell);  // names stand upright, or some are left out, where cells are narrow
+    const some = (name) => place.get(name) % each ? "" : label(name);
     const svg = plot({
       width: left + cell * (sets.length - 1) + 10, height: Math.min(46, cell) * (sets.length - 1) + below + 12, marginLeft: left, marginBottom: below, marginTop: 8, marginRight: 10,
-      x: { domain: sets.slice(0, -1), label: null, tickRotate: -38, tickFormat: label, tickSize: 0, padding: 0 },
-      y: { domain: sets.slice(1), label: null, tickFormat: label, tickSize: 0, padding: 0 }, color: { type: "identity" },
+      x: { domain: sets.slice(0, -1), label: null, tickRotate: -turn, tickFormat: some, tickSize: 0, padding: 0 },
+      y: { domain: sets.slice(1), label: null, tickFormat: some, tickSize: 0, padding: 0 }, color: { type: "identity" },
       marks: cellMarks(rows, "x", "y", (d) => d.pair === state.pair, cell > 33),
     });
     choosing(svg, "values", rows, (d) => change({ pair: d.pair }));
