@@ -117,10 +117,11 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
     """Forty test sets."""
     draw = np.random.default_rng(0)
     rows = [
-        {"run": f"r{run}", "step": step, "test_set": f"set_{k:02d}", "role": "ood" if k else "in_domain", "value": value}
+        {"run": f"r{run}", "step": step, "test_set": f"set_{k:02d}", "role": role, "value": value}
         for run in range(5)
         for step in range(4)
         for k, value in enumerate(0.5 + 0.05 * step + 0.02 * draw.normal(size=41))
+        for role in ["ood" if k else "in_domain"]
     ]
     analysis = analyse_table(pd.DataFrame(rows), method="linear", within="pooled")
     return analysis, write_report(analysis, tmp_path_factory.mktemp("crowd") / "report.html")
