@@ -65,6 +65,7 @@ def measure(say: Callable[[str], None] = print) -> dict[str, Any]:
             "report": _command(table, page),
             "full": _command(table, page.with_name("full.html"), "--full"),
             "bytes": page.stat().st_size,
+            "bytes_full": page.with_name("full.html").stat().st_size,
             **_browsed(page),
         }
     say(f"report: {found}")
@@ -131,5 +132,6 @@ def markdown(found: dict[str, Any]) -> str:
         f"`oodles report` on the study's grid (144 runs x {STEPS} steps x 8 test sets in a CSV file, 16 groups, made-up"
         f" scores) takes {whole['core']} s of one core, from the start of Python to the page: the analysis, the claim"
         f" across models, 24 other choices, correlations by shots, and the file of {found['bytes'] / 1e6:.1f} MB. With"
-        f" `--full`, which asks every further question, it takes {full['core']} s. {browsed}\n"
+        f" `--full`, which asks every further question, it takes {full['core']} s and"
+        f" {found['bytes_full'] / 1e6:.1f} MB. {browsed}\n"
     )

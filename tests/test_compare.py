@@ -56,6 +56,17 @@ def test_the_command(studies: dict[str, Path]) -> None:
     assert "12 runs have the same name in both" in found["caveats"][0]
 
 
+def test_a_difference_is_that_from_the_first_to_the_second(studies: dict[str, Path]) -> None:
+    """Whatever the studies are called: other rises where first falls, and first is named first."""
+    for one, two, sign in (("first", "other", "−"), ("other", "first", "+")):
+        said = oodles("compare", studies[one], studies[two], "--method", "linear").stdout
+        row = next(line for line in said.splitlines() if line.startswith("hans ~ paws")).split()
+        assert row[5][0] == sign, said
+        assert f"difference: {two} minus {one}" in " ".join(said.split())
+        levels = compare(studies[one], studies[two], method="linear").tables["claim_levels"]
+        assert list(dict.fromkeys(levels["level"])) == [one, two]
+
+
 def test_what_cannot_be_compared_says_so(studies: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="given twice"):
         compare(studies["first"], studies["first"])

@@ -54,3 +54,16 @@ def test_the_network_has_a_link_per_pair_dashed_where_open(result: PartialCorrel
     )
     with pytest.raises(DataError, match="several groups"):
         plot_network(result)
+
+
+def test_heads_name_only_what_differs_and_models_come_by_size(result: PartialCorrelations) -> None:
+    named = {"m0": "m-2000m", "m1": "m-125m", "m2": "m-500m"}
+    table = result.table.assign(model=result.table["model"].map(named), train_set="a set of a long name")
+    other = PartialCorrelations(
+        table=table[["model", "train_set", *(c for c in table.columns if c not in ("model", "train_set"))]],
+        fits=result.fits,
+        residuals=result.residuals,
+        settings=result.settings,
+    )
+    (axes,) = plot_overview(other).axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["m-125m", "m-500m", "m-2000m"]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from benchmarks.report import paper_table
 
 import oodles as oo
 from browser import CHROMIUM, Browser, Page
@@ -87,6 +88,43 @@ def pythia(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
 def timm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
     analysis = oo.analyse("timm", sensitivity=True, redundancy=True)
     return analysis, write_report(analysis, tmp_path_factory.mktemp("timm") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def smollm2(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
+    analysis = oo.analyse("smollm2-nli", sensitivity=True, across=("model",))
+    return analysis, write_report(analysis, tmp_path_factory.mktemp("smollm2") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
+    """The study's grid with fewer steps: sixteen groups, 21 pairs."""
+    analysis = analyse_table(paper_table(steps=8), method="linear", across=("model",), averages=True)
+    return analysis, write_report(analysis, tmp_path_factory.mktemp("many") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def ladder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
+    """Steps from 50 to 201,524, most of them late."""
+    table = study(1)
+    table["step"] = table["step"].map(dict(enumerate((50, 5550, 11_700, 23_800, 99_000, 201_524))))
+    analysis = analyse_table(table, method="linear")
+    return analysis, write_report(analysis, tmp_path_factory.mktemp("ladder") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Path]:
+    """Forty test sets."""
+    draw = np.random.default_rng(0)
+    rows = [
+        {"run": f"r{run}", "step": step, "test_set": f"set_{k:02d}", "role": role, "value": value}
+        for run in range(5)
+        for step in range(4)
+        for k, value in enumerate(0.5 + 0.05 * step + 0.02 * draw.normal(size=41))
+        for role in ["ood" if k else "in_domain"]
+    ]
+    analysis = analyse_table(pd.DataFrame(rows), method="linear", within="pooled")
+    return analysis, write_report(analysis, tmp_path_factory.mktemp("crowd") / "report.html")
 
 
 @pytest.fixture(scope="module")
@@ -301,9 +339,93 @@ def test_tables_sort(browser: Browser, hans: tuple[Analysis, Path]) -> None:
     })()""")
     assert order == sorted(order)
     assert len(order) == 15
-    off = "[...document.querySelectorAll('#group-1 .scroll')].filter((s) => s.scrollWidth > s.clientWidth).length"
-    assert page.evaluate(off) == 0  # at 1280 pixels no table runs off
     page.close()
+
+
+@pytest.mark.parametrize("which", ["hans", "several", "pythia", "timm", "smollm2"])
+def test_no_table_runs_off_at_1280_pixels_and_columns_stay_apart(
+    browser: Browser, request: pytest.FixtureRequest, which: str
+) -> None:
+    page = browser.open(request.getfixturevalue(which)[1])
+    page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    off = "[...document.querySelectorAll('.scroll')].filter((s) => s.scrollWidth > s.clientWidth + 1)"
+    assert page.evaluate(f"{off}.map((s) => s.getAttribute('aria-label'))") == []
+    glued = """[...document.querySelectorAll("td.number + td:not(.number), th.number + th:not(.number)")]
+      .filter((c) => parseFloat(getComputedStyle(c).paddingLeft) < 8).length"""
+    assert page.evaluate(glued) == 0
+    page.close()
+
+
+FIRST = """["overview", "pair-answer"].map((id) => document.getElementById(id))
+  .concat(document.querySelector(".verdict")).map((e) => e.getBoundingClientRect())
+  .map((box) => [Math.round(box.top), Math.round(box.bottom)])"""
+
+
+@pytest.mark.parametrize("which", ["hans", "several", "pythia", "timm", "smollm2", "many"])
+def test_the_first_screen_has_the_answer_and_all_of_the_overview(
+    browser: Browser, request: pytest.FixtureRequest, which: str
+) -> None:
+    page = browser.open(request.getfixturevalue(which)[1])
+    overview, pair, verdict = page.evaluate(FIRST)
+    assert verdict[1] < 500
+    assert overview[1] <= 800
+    assert pair[0] < 820
+    page.close()
+    phone = browser.open(request.getfixturevalue(which)[1], width=390, height=844)
+    overview, _, verdict = phone.evaluate(FIRST)
+    assert verdict[1] < overview[0] < 700  # the figure follows the answer, before its details
+    phone.close()
+
+
+def test_the_pair_shown_first_is_the_clearest_of_all_groups(browser: Browser, smollm2: tuple[Analysis, Path]) -> None:
+    analysis, path = smollm2
+    rows = analysis.result.table.query("within == 'pooled'")
+    away = rows["low"].where(rows["r"] > 0, -rows["high"])
+    best = rows.loc[away.idxmax()]
+    page = browser.open(path)
+    answer = page.evaluate("document.getElementById('pair-answer').textContent")
+    assert answer.startswith(f"{best['model']}, trained on snli: {best['a']} and {best['b']} ")
+    assert page.evaluate("document.querySelectorAll('#pair-answer strong').length") == 2  # names may hold commas
+    page.close()
+
+
+def test_what_would_change_names_only_the_choices_that_were_made(browser: Browser, hans: tuple[Analysis, Path]) -> None:
+    page = browser.open(hans[1])
+    assert page.evaluate("document.getElementById('pair-change').textContent").startswith(
+        "Under 3 choices of method the"
+    )
+    page.close()
+
+
+TOUCHING = """[...document.querySelectorAll(SELECTOR)].flatMap((svg) => {
+  const boxes = [...svg.querySelectorAll("text")].map((t) => [t.textContent, t.getBoundingClientRect()])
+    .filter(([text, box]) => box.width && text.trim());
+  return boxes.flatMap(([text, a], i) => boxes.slice(i + 1).filter(([, b]) =>
+    Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3)
+    .map(([other]) => [text, other]));
+})"""
+
+
+@pytest.mark.parametrize(
+    ("which", "views"),
+    [
+        ("many", ["averages-view", "trajectories", "forest"]),
+        ("several", ["residuals", "fit-a", "windows-view", "sizes", "shots-view", "kinds-view", "tree-view"]),
+        ("several", ["stability-view", "redundancy-view", "network", "specifications"]),
+        ("smollm2", ["trajectories", "pair-trajectories"]),
+        ("ladder", ["trajectories"]),
+        ("crowd", ["overview"]),
+    ],
+)
+def test_labels_do_not_touch(browser: Browser, request: pytest.FixtureRequest, which: str, views: list[str]) -> None:
+    for width in (1280, 390) if which == "crowd" else (1280,):
+        page = browser.open(request.getfixturevalue(which)[1], width=width)
+        page.evaluate("oodles.flush()")
+        for view in views:
+            assert page.evaluate(f"document.querySelectorAll('#{view} svg').length") > 0
+            assert page.evaluate(TOUCHING.replace("SELECTOR", f"'#{view} svg'")) == []
+        page.close()
 
 
 def test_without_scripts_the_static_figures_and_tables_stay(browser: Browser, hans: tuple[Analysis, Path]) -> None:

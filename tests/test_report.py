@@ -124,7 +124,7 @@ def test_the_sections_come_in_order(page: Page) -> None:
         "How to read",
         "How to cite",
     ]
-    places = [page.words.index(h) for h in headings]
+    places = [page.words.rindex(h) for h in headings]  # the contents name them first
     assert places == sorted(places)
 
 
@@ -141,7 +141,8 @@ def test_nothing_is_fetched(page: Page) -> None:
 def test_verdict_numbers_and_caveats_are_those_of_the_statistics(page: Page) -> None:
     table = make_table()
     result = partial_correlations(table, method="linear")
-    assert all(text in page.words for text in (verdicts(result)[0].short, *verdicts(result)[0].points))
+    told = verdicts(result)[0]
+    assert all(readable(text) in page.words for text in (told.short, *told.points))
     for row in changes(table).itertuples():
         assert f"{row.change:+.2f}".replace("-", "−") in page.words
     for pair in result.table.itertuples():
@@ -247,7 +248,8 @@ def test_results_without_their_table_make_a_report_without_trajectories(tmp_path
     table = make_table(oods=OODS[:2])
     found = analyse_table(table, method="linear")
     page = Page(write_report(None, found, tmp_path / "report.html"))
-    assert all(text in page.words for text in (found.verdicts[0].short, *found.verdicts[0].points))
+    told = found.verdicts[0]
+    assert all(readable(text) in page.words for text in (told.short, *told.points))
     assert "trajectories need the table of scores" in page.words
     assert (
         len([a for a in page.all("svg") if "aria-hidden" not in a]) == 4
@@ -314,7 +316,8 @@ def test_many_groups_have_one_overview_and_common_caveats_once(tmp_path: Path) -
     )
     assert found.answers["claim"].sentences[0] in page.words
     assert page.source.count("<li>3 runs: descriptive") == 1
-    assert all(text in page.words for verdict in found.verdicts for text in (verdict.short, *verdict.points))
+    told = [text for verdict in found.verdicts for text in (verdict.short, *verdict.points)]
+    assert all(readable(text) in page.words for text in told)
 
 
 def test_numbers_of_sets_pairs_steps_and_points_are_those_of_the_table(page: Page) -> None:
@@ -328,3 +331,61 @@ def test_a_caveat_of_several_groups_is_said_once() -> None:
     groups = [Verdict(group={"model": m}, n_runs=3, descriptive=True, sentence="") for m in ("m", "n", "o")]
     said = [*(f"{m}: 9 runs have 3 seeds" for m in "mno"), "m: odd", "of all", "n: even", "o: even"]
     assert report._by_group(said, groups) == ["every group: 9 runs have 3 seeds", "m: odd", "of all", "n and o: even"]
+
+
+def test_the_contents_lead_to_every_section(page: Page) -> None:
+    targets = {str(a["href"])[1:] for a in page.all("a") if str(a["href"]).startswith("#")}
+    sections = {str(a["id"]) for a in page.all("section") if "id" in a} - {"verdict", "caveats"}
+    assert sections <= targets
+
+
+def test_of_many_groups_answers_are_folded_and_none_contradicts_the_claim(tmp_path: Path) -> None:
+    """Sixteen paragraphs that say nearly the same are no answer; what was tested is not said to be untested."""
+    tables = [make_table(oods=OODS[:2], model=f"m-{size}m", runs=10) for size in (9000, 20, 100, 70, 3, 500, 40, 8, 5)]
+    found = analyse_table(pd.concat(tables), method="linear", across=("model",), sensitivity=True)
+    page = Page(write_report(found, tmp_path / "report.html"))
+    section = page.source[page.source.index('<section id="sensitivity"') :].partition("</section>")[0]
+    before, _, folded = section.partition("<details>")
+    assert "keep their sign and stay significant under every choice" in before
+    assert all(readable(sentence) not in before for sentence in found.answers["sensitivity"].sentences)
+    assert folded.count("choices of steps") == len(found.answers["sensitivity"].sentences) == 9
+    assert "differences between groups are not tested" in found.result.caveats
+    assert "differences between groups are not tested" not in page.words
+    assert "9 groups, each by itself: " in page.words
+    order = re.findall(r'<h2 id="group-\d-title">m-(\d+)m', page.source)
+    assert order == ["3", "5", "8", "20", "40", "70", "100", "500", "9000"]  # by size, not by name
+
+
+def test_static_figures_of_many_points_stay_small(tmp_path: Path) -> None:
+    """A point costs the page its place only: its style and three digits less are not repeated."""
+    table = make_table(oods=OODS[:2], runs=9, steps=range(1, 301))
+    page = make_page(tmp_path, table)
+    fits = next(s for s in re.findall(r"<svg.*?</svg>", page.source, flags=re.DOTALL) if "against in-domain" in s)
+    points = fits.count("<use ")
+    assert points > 2 * 9 * 299
+    assert len(fits) < 70 * points
+    paths = [s for s in re.findall(r"<svg.*?</svg>", page.source, flags=re.DOTALL) if "over the steps" in s]
+    assert all(len(s) < 25 * 3 * 9 * 300 for s in paths)
+    assert not re.search(
+        r' [dxy]="[^"]*[.][0-9]{3}', page.source[: page.source.index('<script type="application/json"')]
+    )
+
+
+def test_models_of_one_checkpoint_are_not_called_runs_at_a_step(tmp_path: Path) -> None:
+    page = make_page(tmp_path, make_table(oods=OODS[:2], runs=12, steps=(3,)))
+    assert "12 models, one checkpoint each." in page.words
+    assert "a run at a step" not in page.words
+
+
+def test_an_answer_without_rows_has_no_table(tmp_path: Path) -> None:
+    found = analyse_table(make_table(oods=OODS[:2], runs=12, steps=(3,)), method="linear", windows=True)
+    page = Page(write_report(found, tmp_path / "report.html"))
+    assert found.answers["windows"].tables["windows_change"].empty
+    assert "Numbers: Does it change" not in page.words
+
+
+def test_the_tree_says_on_which_side_sets_are_put_together(tmp_path: Path) -> None:
+    """r grows to the right, so what meets right of the line is alike."""
+    found = analyse_table(make_table(runs=8), method="linear", redundancy=True)
+    page = Page(write_report(found, tmp_path / "report.html"))
+    assert "What meets to the right of the dotted line (r = .5) is put together." in page.words

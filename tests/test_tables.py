@@ -201,4 +201,14 @@ def test_folded_caveats_keep_the_signs_of_their_numbers() -> None:
     said = ["hans: noise (reliability -1.78)", "paws: noise (reliability -1.54)", "rte: noise (reliability 0.20)"]
     texts = fold(said, names=["hans", "paws", "rte", "wnli"])
     assert set(texts.values()) == {"hans, paws, rte: noise (reliability -1.78 to 0.20)"}
-    assert fold(["a: 2-3 of m-125", "b: 2-3 of m-350"], names=["a", "b"])["a: 2-3 of m-125"].endswith("m-125 to 350")
+
+
+def test_folded_caveats_keep_the_names_of_runs() -> None:
+    said = ["m-125m_snli_0_2048 carries 44% of this pair", "m-125m_snli_2_2048 carries 58% of this pair"]
+    assert set(fold(said).values()) == {
+        "m-125m_snli_0_2048, m-125m_snli_2_2048: one of them carries 44 to 58% of this pair"
+    }
+    assert fold(said[:1]) == {said[0]: said[0]}
+    assert len(set(fold(["a: 2-3 of m-125", "b: 2-3 of m-350"], names=["a", "b"]).values())) == 2
+    many = [f"m_{seed} stands out from the other runs" for seed in range(9)]
+    assert set(fold(many).values()) == {"m_0, m_1, m_2 and 6 more: one of them stands out from the other runs"}

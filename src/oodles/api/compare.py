@@ -39,7 +39,7 @@ def compare(first: str | Path, second: str | Path, **options: Any) -> Answer:
     -------
     Answer
         A `claim` across studies: a sentence per group; tables `claim`, a row per pair, and `claim_levels`, a row per
-        pair and study.
+        pair and study, those of the first study first.
 
     Raises
     ------
@@ -57,7 +57,14 @@ def compare(first: str | Path, second: str | Path, **options: Any) -> Answer:
     checked, _ = check_table(table, in_domain=settings.get("in_domain") or None)
     answer = ask(checked, None, {**settings, "unit": settings.get("unit")}, {"across": (STUDY,)})["claim"]
     sentences = tuple(sentence.replace("studys", "studies") for sentence in answer.sentences)
-    return replace(answer, sentences=sentences, caveats=(*left_out, *_shared_runs(both), *answer.caveats))
+    levels = answer.tables["claim_levels"]
+    given = levels.sort_values("level", key=lambda names: names.map(labels.index), kind="stable", ignore_index=True)
+    return replace(
+        answer,
+        sentences=sentences,
+        caveats=(*left_out, *_shared_runs(both), *answer.caveats),
+        tables={**answer.tables, "claim_levels": given},
+    )
 
 
 def _groups(both: Sequence[Analysis], labels: Sequence[str]) -> tuple[list[Mapping[str, str]], list[str]]:

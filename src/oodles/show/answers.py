@@ -18,7 +18,8 @@ from rich.text import Text
 
 from oodles.errors import plain
 from oodles.show import canvas
-from oodles.show.numbers import MISSING, p_value, signed
+from oodles.show.groups import by_size
+from oodles.show.numbers import MINUS, MISSING, p_value, signed
 from oodles.show.tables import Cell, Column, Sheet
 from oodles.show.tree import plot_trees
 from oodles.stats.answers import Answer
@@ -34,6 +35,27 @@ TITLES = {
     "skill": "Skill, or answers?",
     "averages": "By model size and shots",
 }
+
+CAPTIONS = {  # of figures that only the page draws
+    "averages": "Mean r over all pairs, a line per size.",
+    "redundancy": "From top to bottom sets are added, in the group shown. Filled: the error of the sets not yet chosen;"
+    " ring: their error from in-domain alone.",
+    "stability": "Smaller is steadier; lines are intervals.",
+    "skill": "A point is a pair, in the group shown; pale: cannot be told. On the diagonal, accuracy and AUC agree.",
+}
+
+
+def summary_of(answer: Answer) -> str:
+    """Of many groups: in how many of them a conclusion holds whatever is chosen."""
+    if answer.name != "sensitivity" or not len(answer.tables["sensitivity_pairs"]):
+        return ""
+    pairs = answer.tables["sensitivity_pairs"]
+    clear = pairs[pairs["conclusion"].str.contains("rise|apart")]
+    held, turned = int((clear["same_clear"] == clear["specifications"]).sum()), int((clear["other_sign"] > 0).sum())
+    return (
+        f"Of {len(clear)} correlations that are significant by default, each a pair in a group, {held} keep their sign"
+        f" and stay significant under every choice; {turned} have the other sign under some choice."
+    )
 
 
 def title_of(answer: Answer) -> str:
@@ -56,6 +78,7 @@ class Shown:
     brief: bool = True  # also on a terminal, which has little room
 
 
+SHORT = {"cannot be told from no relation": "open"}  # as in the table of groups
 PAIR = Shown(title="pair", column="pair", kind="text")
 TABLES: Mapping[str, tuple[str, tuple[Shown, ...]]] = {  # by answer: its main table, and what is shown of it
     "claim": (
@@ -75,8 +98,8 @@ TABLES: Mapping[str, tuple[str, tuple[Shown, ...]]] = {  # by answer: its main t
         "sensitivity_pairs",
         (
             PAIR,
-            Shown(title="r by default", column="r"),
             Shown(title="by default", column="conclusion", kind="text", brief=False),
+            Shown(title="r by default", column="r"),
             Shown(title="same sign and clear", column="same_clear", kind="count"),
             Shown(title="other sign", column="other_sign", kind="count"),
             Shown(title="choices", column="specifications", kind="count"),
@@ -176,7 +199,8 @@ def _where(frame: pd.DataFrame) -> list[str]:
 
 def _cell(row: Mapping[Any, Any], shown: Shown) -> Cell:
     if shown.kind == "text":
-        return Cell(text=str(row[shown.column]), order=str(row[shown.column]))
+        told = SHORT.get(str(row[shown.column]), str(row[shown.column]))
+        return Cell(text=told, order=told)
     value = float(row[shown.column]) if shown.column else float("nan")
     text = _number(value, shown.kind) if shown.column else ""
     if shown.low:
@@ -195,7 +219,7 @@ def _number(value: float, kind: str) -> str:
     if kind == "error":
         return f"{value:.3f}"
     if kind == "share":
-        return f"{100 * value:.0f} %"
+        return f"{100 * value:.0f} %".replace("-", MINUS)
     return f"{value:.0f}" if kind == "count" else f"{value:.2f}" if kind == "plain" else signed(value)
 
 
@@ -246,7 +270,11 @@ def print_comparison(answer: Answer, console: Console) -> None:
         table.add_row(*(Text(plain(cell)) for cell in told))
     console.print(table)
     console.print(
-        Text("r within runs where there are steps; p of a difference, adjusted over these pairs", style="dim")
+        Text(
+            f"difference: {plain(names[-1])} minus {plain(names[0])}; r within runs where there are steps;"
+            " p of a difference, adjusted over these pairs",
+            style="dim",
+        )
     )
     for said in answer.caveats:
         console.print(Text(f"! {plain(said)}", style="yellow"))
@@ -322,12 +350,13 @@ def plot_forests(answer: Answer) -> list[tuple[Figure, str]]:
 
 
 def _draw_forest(pairs: Sequence[Mapping[Any, Any]], levels: pd.DataFrame) -> Figure:
-    names = sorted(levels["level"].unique())
-    left = max(canvas.width_of(canvas.short(name), 8) for name in [*names, "a new one"]) + 0.15
+    names = sorted(levels["level"].unique(), key=lambda name: (by_size({"level": name}), name))
+    new = ["a new one"] if any(math.isfinite(float(pair["predicted_low"])) for pair in pairs) else []
+    left = max(canvas.width_of(canvas.short(name), 8) for name in [*names, *new]) + 0.15
     heads = [f"{canvas.short(pair['a'])}\n{canvas.short(pair['b'])}" for pair in pairs]
     wide = max(1.5, *(canvas.width_of(line, 7.5) for head in heads for line in head.split("\n")))
     line, gap, bottom, top = 0.2, 0.12, 0.45, 0.55
-    height = line * (len(names) + 1)
+    height = line * (len(names) + len(new))
     figure = Figure(figsize=(left + len(pairs) * (wide + gap) + 0.05, top + height + bottom))
     for place, pair in enumerate(pairs):
         ax = canvas.axes_at(figure, left + place * (wide + gap), bottom, wide, height)
@@ -337,13 +366,13 @@ def _draw_forest(pairs: Sequence[Mapping[Any, Any]], levels: pd.DataFrame) -> Fi
                 row = own.loc[name]
                 ax.plot([row["low"], row["high"]], [y, y], color=canvas.OOD, linewidth=1.2)
                 ax.plot([row["r"]], [y], color=canvas.OOD, marker="o", markersize=3.5, linestyle="")
-        new = len(names)
-        ax.plot([pair["predicted_low"], pair["predicted_high"]], [new, new], color=canvas.IN_DOMAIN, linewidth=2.2)
+        below = [len(names), len(names)]
+        ax.plot([pair["predicted_low"], pair["predicted_high"]], below, color=canvas.IN_DOMAIN, linewidth=2.2)
         ax.axvline(0, color=canvas.MUTED, linewidth=0.8, zorder=1)
-        ax.set(xlim=(-1.02, 1.02), ylim=(len(names) + 0.5, -0.5))
+        ax.set(xlim=(-1.02, 1.02), ylim=(len(names) + len(new) - 0.5, -0.5))
         ax.set_xticks([-1, 0, 1], ["−1", "0", "1"])
-        shown = [canvas.short(n) for n in [*names, "a new one"]] if not place else []
-        ax.set_yticks(range(len(names) + 1), shown, parse_math=False)
+        shown = [canvas.short(n) for n in [*names, *new]] if not place else []
+        ax.set_yticks(range(len(names) + len(new)), shown, parse_math=False)
         ax.tick_params(length=0, labelsize=8, labelcolor=canvas.INK)
         ax.grid(axis="x", color=canvas.GRID, linewidth=0.6)
         ax.set_title(heads[place], fontsize=7.5, parse_math=False)
@@ -373,7 +402,7 @@ def plot_specifications(answer: Answer) -> list[tuple[Figure, str]]:
 
 def _draw_specifications(rows: pd.DataFrame) -> Figure:
     choices = [
-        (canvas.line(value), rows[name] == value)
+        (canvas.line(value).replace("_", " "), rows[name] == value)
         for name in ("steps", "method", "within", "metric")
         if rows[name].nunique() > 1
         for value in rows[name].unique()

@@ -22,6 +22,7 @@ from oodles.show import answers, data, figures, groups, heatmap, overview, scatt
 from oodles.show.latex import fitted
 from oodles.show.tables import Cell, Column, Sheet
 from oodles.stats.analysis import SEPARATOR, Analysis
+from oodles.stats.correlate import PartialCorrelations
 from oodles.stats.longtable import disarmed
 from oodles.stats.series import grouped
 from oodles.stats.verdict import Verdict
@@ -118,7 +119,7 @@ def _figures(analysis: Analysis) -> Iterator[tuple[str, Figure]]:
     metric = str(result.settings.get("metric") or "accuracy")
     for way in ways:
         if len(analysis.verdicts) > 1:
-            yield f"overview-{way}", overview.plot_overview(result, within=way, width=TEXT)
+            yield f"overview-{way}", _overview(result, way)
     for verdict, end in _places(analysis.verdicts):
         own = groups.of_group(result.table, verdict.group)
         for way in dict.fromkeys(own["within"]):
@@ -136,6 +137,13 @@ def _figures(analysis: Analysis) -> Iterator[tuple[str, Figure]]:
     for answer in analysis.answers.values():
         for i, (figure, _) in enumerate(answers.plot_answer(answer)):
             yield f"{answer.name}-{i + 1}", figure
+
+
+def _overview(result: PartialCorrelations, way: str) -> Figure:
+    """As wide as a column where its groups are few, so that it is legible there; else as wide as the text."""
+    drawn = overview.plot_overview(result, within=way, width=COLUMN)
+    fits = drawn.get_figwidth() <= COLUMN + 0.01 and drawn.axes[0].texts  # with its numbers
+    return drawn if fits else overview.plot_overview(result, within=way, width=TEXT)
 
 
 def _sheets(analysis: Analysis) -> Iterator[tuple[str, Sheet]]:

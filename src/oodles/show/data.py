@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from oodles.show.groups import label_of
+from oodles.show.groups import label_of, size_of
 from oodles.stats.analysis import Analysis
 from oodles.stats.longtable import chance_level
 from oodles.stats.series import grouped
-from oodles.stats.stability import read_size, split_tags
+from oodles.stats.stability import split_tags
 from oodles.stats.verdict import DUE, WAYS, Verdict
 
 DIGITS = 10
@@ -99,13 +99,12 @@ def _number(value: float, digits: int) -> float | int | None:
 
 
 def _group(verdict: Verdict) -> dict[str, Any]:
-    size = next((s for s in map(read_size, verdict.group.values()) if math.isfinite(s)), math.nan)
     return {
         "label": label_of(verdict.group) or "all runs",
         "of": dict(verdict.group),
         "descriptive": verdict.descriptive,
         "runs": verdict.n_runs,
-        "size": _number(size, 6),
+        "size": _number(size_of(verdict.group), 6),
     }
 
 

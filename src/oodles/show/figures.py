@@ -39,6 +39,8 @@ from oodles.stats.longtable import chance_level
 
 # trajectories
 
+DOTTED = 60  # steps up to which a curve shows each by a dot
+
 
 def plot_trajectories(
     table: pd.DataFrame,
@@ -169,14 +171,15 @@ def _mean(curves: pd.DataFrame) -> pd.Series[float]:
 
 def _draw_curves(ax: Axes, curves: _Curves, name: str, colour: str) -> None:
     runs = curves.of(name)
+    dot = "." if len(runs) <= DOTTED else ""
     if runs.shape[1] > 1:
         for run in runs:
             line = runs[run].dropna()
-            ax.plot(line.index, line, color=colour, linewidth=0.7, alpha=0.45, gid="run", marker=".", markersize=2)
+            ax.plot(line.index, line, color=colour, linewidth=0.7, alpha=0.45, gid="run", marker=dot, markersize=2)
     for reference in map(_mean, curves.references()):
         ax.plot(reference.index, reference, color=IN_DOMAIN, linewidth=1.2, linestyle=(0, (4, 2)), gid="in_domain")
     mean = _mean(runs)
-    ax.plot(mean.index, mean, color=colour, linewidth=1.9, marker="o", markersize=2.8, gid="mean")
+    ax.plot(mean.index, mean, color=colour, linewidth=1.9, marker=dot and "o", markersize=2.8, gid="mean")
 
 
 def _draw_reference(ax: Axes, level: float) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pandas as pd
 from oodles.errors import DataError
 from oodles.stats.longtable import as_names
 from oodles.stats.series import NO_NAME
+from oodles.stats.stability import read_size
 
 Group = Mapping[str, Any]
 
@@ -25,6 +27,27 @@ def label_of(group: Group) -> str:
     """A group in words: `opt-125m, trained on mnli`."""
     before = {"model": "", "train_set": "trained on "}
     return ", ".join(f"{before.get(k, k.replace('_', ' ') + ' ')}{v}" for k, v in group.items())
+
+
+def size_of(group: Group) -> float:
+    """Parameters of a group's model, where a name tells them."""
+    return next((s for s in map(read_size, map(str, group.values())) if math.isfinite(s)), math.nan)
+
+
+def by_size(group: Group) -> float:
+    """Orders groups by the size of their model; those of no known size come first, as they were."""
+    size = size_of(group)
+    return size if math.isfinite(size) else 0.0
+
+
+def heads_of(every: Sequence[Group]) -> list[str]:
+    """What tells each group from the others: `opt-125m` where all are trained on one set.
+
+    >>> heads_of([{"model": "a", "train_set": "mnli"}, {"model": "b", "train_set": "mnli"}])
+    ['a', 'b']
+    """
+    varied = [c for c in (every[0] if every else ()) if len({group[c] for group in every}) > 1]
+    return [", ".join(str(group[c]) for c in varied) or label_of(group) or "all runs" for group in every]
 
 
 def of_group(frame: pd.DataFrame, group: Group | None) -> pd.DataFrame:

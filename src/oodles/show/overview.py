@@ -40,7 +40,7 @@ def plot_overview(result: PartialCorrelations, *, within: str | None = None, wid
     within
         The kind of fit; the first of the result by default.
     width
-        Inches; by default as wide as its cells need.
+        Inches, at least; by default as wide as its cells need.
 
     Notes
     -----
@@ -49,7 +49,9 @@ def plot_overview(result: PartialCorrelations, *, within: str | None = None, wid
     """
     rows = of_way(result, within)
     by = groups.columns_before(result.table, "a")
-    found = [(groups.label_of(group) or "all runs", own) for group, own in grouped(rows, by)]
+    every = sorted(grouped(rows, by), key=lambda one: groups.by_size(one[0]))
+    heads = groups.heads_of([group for group, _ in every])
+    found = [(head, own) for head, (_, own) in zip(heads, every, strict=True)]
     order = by_agreement(rows)
     with canvas.style():
         return _draw(found, order, width)

@@ -43,6 +43,7 @@ TITLE = "Do these generalisation results generalise?"
 NO_PAIR = "No answer: there is no pair of OOD test sets to compare."
 GENERATOR = b'name="generator" content="oodles '  # stands in the head of every report
 MANY_ROWS = 60  # a longer table is folded; it opens with a click and in print
+MANY_SENTENCES = 8  # of one answer; more are folded, too
 FEW_GROUPS = 4  # groups up to which each has static figures; of more, the overview has all pairs
 
 
@@ -187,7 +188,6 @@ def _page(
         "facts": "" if checked is None else _facts(checked),
         "question": analysis.question,
         "source": analysis.source,
-        "remarks": list(analysis.notes) if analysis.source else [],
         "overall": _overall(analysis, verdicts),
         "groups": tables.groups_sheet(result, verdicts) if len(verdicts) > 1 else None,
         "overviews": drawer.overviews() if len(verdicts) > 1 else [],
@@ -195,7 +195,10 @@ def _page(
             replace(section, caveats=[line for line in section.caveats if line not in common]) for section in sections
         ],
         "answers": [_further(drawer, further) for further in analysis.answers.values()],
-        "caveats": _by_group([*result.caveats, *(line for line in common if line not in result.caveats)], verdicts),
+        "caveats": [
+            *_remarks(analysis),
+            *_by_group(list(dict.fromkeys([*tables.common_caveats(analysis), *common])), verdicts),
+        ],
         "methods": words.methods(result.table, settings) if len(result.table) else "",
         "n_sets": len({*result.table["a"], *result.table["b"]}),
         "data_card": None if checked is None else card.sets_sheet(checked, metric),
@@ -211,17 +214,25 @@ def _page(
         "versions": _versions(),
         "oodles_version": oodles.__version__,
         "many_rows": MANY_ROWS,
+        "many_sentences": MANY_SENTENCES,
+        "view_captions": answers.CAPTIONS,
     }
 
 
+def _remarks(analysis: Analysis) -> list[str]:
+    """What published figures need to be read with; the notes of a run of ours are said where it is told."""
+    return list(analysis.notes) if analysis.source else []
+
+
 def _overall(analysis: Analysis, verdicts: Sequence[Verdict]) -> list[str]:
-    """Of several groups: the claim, a sentence for each of its strata, or what the groups say.
+    """Of several groups: what they say, then the claim across them, a sentence for each of its strata.
 
     Which pairs carry it is said where the claim has its own section.
     """
     if len(verdicts) < 2:
         return []
-    return list(analysis.claim.brief or analysis.claim.sentences) if analysis.claim else [overall(verdicts)]
+    claim = analysis.claim
+    return [overall(verdicts), *((claim.brief or claim.sentences) if claim else ())]
 
 
 def _common(caveats: Sequence[Sequence[str]]) -> list[str]:
@@ -258,6 +269,7 @@ class Further:
 
     anchor: str
     title: str
+    summary: str
     sentences: list[str]
     caveats: list[str]
     figures: list[Markup]
@@ -269,6 +281,7 @@ def _further(drawer: _Drawer, answer: Answer) -> Further:
     return Further(
         anchor=answer.name,
         title=answers.title_of(answer),
+        summary=answers.summary_of(answer),
         sentences=list(answer.sentences),
         caveats=list(answer.caveats),
         figures=[drawer.drawn_as(figure, label) for figure, label in answers.plot_answer(answer)],
@@ -278,11 +291,12 @@ def _further(drawer: _Drawer, answer: Answer) -> Further:
 
 
 def _verdicts(analysis: Analysis) -> list[Verdict]:
-    """A verdict for every group, those without a pair included."""
+    """A verdict for every group, those without a pair included; models by their size, where it is known."""
     said = list(analysis.verdicts)
     by = groups.columns_before(analysis.changes, "test_set")
     silent = [group for group, _ in grouped(analysis.changes, by) if all(group != v.group for v in said)]
-    return [*said, *(Verdict(group=g, n_runs=0, descriptive=False, sentence=NO_PAIR, short=NO_PAIR) for g in silent)]
+    said += [Verdict(group=g, n_runs=0, descriptive=False, sentence=NO_PAIR, short=NO_PAIR) for g in silent]
+    return sorted(said, key=lambda verdict: groups.by_size(verdict.group))
 
 
 def _section(drawer: _Drawer, verdict: Verdict, number: int) -> Section:
@@ -464,7 +478,7 @@ def _inline(figure: Figure, prefix: str, label: str, *, fixed: bool) -> Markup:
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
-    svg = _own_ids(svg, prefix)
+    svg = _compact(_own_ids(svg, prefix))
     for colour, name in _VARIABLES.items():
         svg = svg.replace(colour, f"var(--{name})")
     width, height = (72 * inches for inches in figure.get_size_inches())
@@ -473,6 +487,25 @@ def _inline(figure: Figure, prefix: str, label: str, *, fixed: bool) -> Markup:
         label, f"{width:g}", f"{height:g}", style
     )
     return Markup(re.sub(r"<svg[^>]*>", lambda _: str(opening), svg, count=1).strip())
+
+
+_COORDINATES = re.compile(r'(?<= )(?:d|x|y)="[^"]*"')
+_THOUSANDTHS = re.compile(r"(\.\d\d)\d+")
+_STYLE = re.compile(r' style="([^"]*)"/>')
+_POINTS = re.compile(r"(<g clip-path=[^>]*)>((?:\s*<use [^>]*/>)+)\s*</g>")
+
+
+def _compact(svg: str) -> str:
+    """The same drawing in fewer bytes: hundredths of a point, and the style of a curve's points said once."""
+
+    def together(points: re.Match[str]) -> str:
+        styles = set(_STYLE.findall(points[2]))
+        return (
+            f'{points[1]} style="{styles.pop()}">{_STYLE.sub("/>", points[2])}</g>' if len(styles) == 1 else points[0]
+        )
+
+    svg = _COORDINATES.sub(lambda found: _THOUSANDTHS.sub(r"\1", found[0]), svg)
+    return re.sub(r"\n\s*", "\n", _POINTS.sub(together, svg))
 
 
 def _own_ids(svg: str, prefix: str) -> str:

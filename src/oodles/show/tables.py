@@ -19,13 +19,14 @@ import pandas as pd
 
 from oodles.errors import DataError
 from oodles.show import glyphs, words
-from oodles.show.groups import Group, columns_before, of_group
+from oodles.show.groups import Group, columns_before, heads_of, of_group
 from oodles.show.numbers import MISSING, p_value, signed
 from oodles.stats.cautions import raw_matters
 from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.verdict import Verdict, first_way, in_doubt
 
 if TYPE_CHECKING:
+    from oodles.stats.analysis import Analysis
     from oodles.stats.correlate import PartialCorrelations
 
 LONGEST_TABLE = 45  # rows that fit on a page; a longer table breaks over pages
@@ -224,7 +225,10 @@ def _pairs_note(rows: pd.DataFrame, settings: Mapping[str, Any]) -> str:
     interval = f"{100 * level:g} % interval" if math.isfinite(level) else "Interval"
     units = _range(rows["n_units"]) if "n_units" in rows else runs
     independent = f" ({units} independent)" if units != runs else ""
-    counted = f"{runs} {'run' if runs == '1' else 'runs'}{independent}, {points} points (a run at a step)"
+    if points == runs:
+        counted = f"{runs} {'model' if runs == '1' else 'models'}{independent}, one checkpoint each"
+    else:
+        counted = f"{runs} {'run' if runs == '1' else 'runs'}{independent}, {points} points (a run at a step)"
     adjusted = "p_said" in rows and rows["p_said"].notna().any()
     tested = " p allows for noise of the in-domain set and is adjusted over all tests reported." if adjusted else ""
     return (
@@ -240,11 +244,10 @@ def groups_sheet(result: PartialCorrelations, verdicts: Sequence[Verdict]) -> Sh
     columns = [Column(title=title, number=False) for title in ("group", "answer")]
     columns += [Column(title=title) for title in (*titles, "runs")]
     lines = []
-    for verdict in verdicts:
+    for label, verdict in zip(heads_of([verdict.group for verdict in verdicts]), verdicts, strict=True):
         rows = of_group(result.table, verdict.group) if len(result.table) else result.table
         head = "Open, not tested" if verdict.descriptive else verdict.sentence.partition(":")[0]
         counts = told_counts(rows[rows["within"] == first_way(rows)]) if len(rows) else (0, 0, 0, 0)
-        label = ", ".join(verdict.group.values()) or "all runs"
         lines.append((name_cell(label), name_cell(head), *(number_cell(n) for n in (*counts, verdict.n_runs))))
     return Sheet(columns=tuple(columns), rows=tuple(lines), notes=())
 
@@ -352,7 +355,19 @@ def caveat_lines(pairs: pd.DataFrame, changes: pd.DataFrame | None = None) -> tu
     return common, own
 
 
-_NUMBER = re.compile(r"(?:(?<![^\s(\[])[-−])?\d+(?:\.\d+)?")  # a sign after a space or a bracket, no hyphen
+_UNIT = re.compile(r"(.+?) ((?:carries \d|stands out ).*)", re.DOTALL)  # what a caveat says of one run
+
+
+def common_caveats(analysis: Analysis) -> list[str]:
+    """Caveats of the whole analysis; what a later question did test is not said to be untested."""
+    asked = analysis.claim is not None
+    return [caveat for caveat in analysis.result.caveats if not (asked and caveat == UNTESTED_GROUPS)]
+
+
+UNTESTED_GROUPS = "differences between groups are not tested"  # as the correlations by themselves have it
+
+# A number with its sign, after a space or a bracket; digits inside the name of a run or a model are none.
+_NUMBER = re.compile(r"(?:(?<![^\s(\[])[-−]|(?<![\w.−-]))\d+(?:\.\d+)?(?![\w-])")
 
 
 def fold(caveats: Iterable[str], names: Collection[str] = ()) -> dict[str, str]:
@@ -364,8 +379,9 @@ def fold(caveats: Iterable[str], names: Collection[str] = ()) -> dict[str, str]:
     """
     alike: dict[tuple[bool, str], dict[str, tuple[str, str]]] = {}
     for caveat in dict.fromkeys(caveats):
+        unit = _UNIT.match(caveat)
         name, _, rest = caveat.partition(": ")
-        name, rest = (name, rest) if name in names and rest else ("", caveat)
+        name, rest = (name, rest) if name in names and rest else (unit[1], unit[2]) if unit else ("", caveat)
         alike.setdefault((bool(name), _NUMBER.sub("#", rest)), {})[caveat] = (name, rest)
     return {caveat: _together(same.values(), len(names)) for same in alike.values() for caveat in same}
 
@@ -379,8 +395,15 @@ def _together(same: Collection[tuple[str, str]], of: int) -> str:
     ]
     shown = iter(column[0] if len(column) == 1 else f"{column[0]} to {column[-1]}" for column in columns)
     named = list(dict.fromkeys(name for name, _ in same if name))
+    told = _NUMBER.sub(lambda _: next(shown), texts[0])
+    if named and _UNIT.match(f"{named[0]} {told}"):
+        return f"{named[0]} {told}" if len(named) == 1 else f"{_some(named)}: one of them {told}"
     names = f"all {of} test sets" if 2 < of == len(named) else ", ".join(named)
-    return (f"{names}: " if names else "") + _NUMBER.sub(lambda _: next(shown), texts[0])
+    return (f"{names}: " if names else "") + told
+
+
+def _some(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(names) if len(names) <= most else f"{', '.join(names[:most])} and {len(names) - most} more"
 
 
 def _noted(caveats: Sequence[str], marks: Mapping[str, str]) -> tuple[str, ...]:

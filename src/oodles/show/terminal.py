@@ -9,14 +9,13 @@ from typing import Any
 import pandas as pd
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from oodles.errors import plain
 from oodles.show import answers
 from oodles.show.numbers import MISSING, p_value, signed
-from oodles.show.tables import caveat_lines, groups_sheet
+from oodles.show.tables import caveat_lines, common_caveats, groups_sheet
 from oodles.stats.analysis import Analysis
 from oodles.stats.cautions import raw_matters
 from oodles.stats.resample import DESCRIPTIVE
@@ -48,7 +47,7 @@ def render_terminal(analysis: Analysis, console: Console, *, caveats: bool = Fal
             _print_group(verdict, rows, console, several=len(groups) > 1)
         _print_caveats(rows, console, every=caveats, title=_label(verdict) if len(groups) > FEW_GROUPS else "")
     answers.print_answers(analysis.answers, console)
-    for said in analysis.result.caveats:
+    for said in common_caveats(analysis):
         console.print(Text(f"! {said}", style="yellow"))
 
 
@@ -127,8 +126,11 @@ def _print_group(verdict: Verdict, rows: pd.DataFrame, console: Console, *, seve
     if several:
         console.print(Text(_label(verdict), style="bold underline"))
     console.print(_sentence(verdict.short))
+    points = Table.grid(padding=(0, 1, 0, 0))  # a line that goes on does not begin below its dash
     for point in verdict.points:
-        console.print(Padding(Text(f"- {plain(point)}"), (0, 0, 0, 1), expand=False))
+        points.add_row(" -", Text(plain(point)))
+    if verdict.points:
+        console.print(points)
     console.print()
     for way, pairs in rows.groupby("within", sort=False):
         _print_triangle(pairs, str(way), console)

@@ -41,12 +41,13 @@ def in_words(names: Iterable[object], words: Mapping[str, str]) -> str:
 
 
 def readable(text: str) -> str:
-    """Text without notation of the program.
+    """Text without notation of the program, and with minus signs for hyphens before numbers.
 
-    >>> readable("accuracies in 0..1")
-    'accuracies in 0 to 1'
+    >>> readable("accuracies in 0..1"), readable("r = -0.38 at step-1")
+    ('accuracies in 0 to 1', 'r = −0.38 at step-1')
     """
-    return re.sub(r"(?<=\d)\.\.(?=[\d+−-])", " to ", text).replace("r_corrected", "the corrected r")
+    told = re.sub(r"(?<=\d)\.\.(?=[\d+−-])", " to ", text).replace("r_corrected", "the corrected r")
+    return re.sub(r"(?<![^\s(\[])-(?=\.?\d)", "−", told)
 
 
 def methods(table: pd.DataFrame, settings: Mapping[str, Any]) -> str:

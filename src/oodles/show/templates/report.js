@@ -38,7 +38,7 @@
     const text = (x < 0 ? "−" : "+") + Math.abs(x).toFixed(2);
     return text.slice(1) === "0.00" ? "0.00" : text;
   }
-  const pText = (p) => !known(p) ? "no test" : p < 0.001 ? "p <.001" : `p ${p.toFixed(3).replace(/^0/, "")}`;
+  const pText = (p) => !known(p) ? "no test" : p < 0.001 ? "p <.001" : `p = ${p.toFixed(3).replace(/^0/, "")}`;
   const interval = (p) => known(p.low) ? `[${signed(p.low)}, ${signed(p.high)}]` : "no interval";
   const plural = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
   const test = (p) => p.p_said !== undefined ? p.p_said : p.p_holm;
@@ -51,14 +51,14 @@
     return letters.length <= most ? text : `${letters.slice(0, most - 1 - end).join("").trimEnd()}…${letters.slice(-end).join("").trimStart()}`;
   };
 
+  const apart = (text) => /[\u0590-\u08ff\ufb1d-\ufefc]/.test(text) ? `\u2068${text}\u2069` : text;  // a name written from right to left turns nothing around it
+
   // state: what is chosen; it lives in the address
   const state = { pair: null, group: 0, way: ways[0], metric: data.metric, only: {}, shots: "", seed: "", words: false };
   function clearest() {
     const own = pairs.filter((p) => p.within === state.way && known(p.r));
     const away = (p) => known(p.low) ? (p.r > 0 ? p.low : -p.high) : Math.abs(p.r) - 2;
-    const mine = own.filter((p) => p.group === state.group);
-    const any = mine.some((p) => p.clear) || !own.some((p) => p.clear) ? mine : own;  // of another group, where only it has a clear pair
-    return any.sort((p, q) => (q.clear - p.clear) || away(q) - away(p))[0] || pairs[0];
+    return own.sort((p, q) => (q.clear - p.clear) || away(q) - away(p))[0] || pairs[0];
   }
   function readAddress() {
     const hash = decodeURIComponent(location.hash.slice(1));
@@ -93,6 +93,7 @@
   const rowOf = (group, pair = state.pair, way = state.way) => found.get(`${group}\u0000${way}\u0000${pair[0]}\u0000${pair[1]}`);
 
   // drawing
+  const plot = (options) => Plot.plot({ marginBottom: 36, ...options });  // room for an axis' label below its numbers
   const RAMP = d3.interpolateRdBu;
   const mix = (r, p) => {
     const c = d3.rgb(RAMP((Math.max(-1, Math.min(1, r)) + 1) / 2));
@@ -128,6 +129,12 @@
     if (place.scrollWidth > place.clientWidth) place.tabIndex = 0; else place.removeAttribute("tabindex");  // keys scroll it
   }
   function say(id, text) { const place = $(id); if (place) place.textContent = text; }
+  function sayNamed(id, before, text) {  // a sentence that begins with the pair's names, which may hold commas: they stand out
+    const place = $(id), [a, b] = state.pair, rest = text.startsWith(`${a} and ${b}`) ? text.slice(`${a} and ${b}`.length) : null;
+    if (!place || rest === null) return say(id, before + text);
+    const name = (it) => { const strong = document.createElement("strong"); strong.textContent = it; return strong; };
+    place.replaceChildren(before, name(a), " and ", name(b), rest);
+  }
   const told = (p) => !p ? "no result" : !known(p.r) ? `${p.a} ~ ${p.b}\nno correlation: ${p.caveats || "see the caveats"}` :
     `${p.a} ~ ${p.b}${data.groups.length > 1 ? `\n${data.groups[p.group].label}` : ""}\nr = ${signed(p.r)} ${interval(p)}, ${
       pText(test(p))}\n${plural(p.n_runs, "run")}, ${plural(p.n_units, "independent unit")}${
@@ -158,7 +165,7 @@
     const order = [...names].sort((p, q) => mean.get(q.join("\u0000")) - mean.get(p.join("\u0000")));
     const wide = roomOf("overview", 1070);
     const { label } = labelled(order.flat(), wide < 500 ? 0.24 * wide : Math.max(120, Math.min(250, (wide - 40 * groups.length - 120) / 2)));
-    const labels = new Map(order.map((pair) => [pair.join("\u0000"), `${label(pair[0])} ~ ${label(pair[1])}`]));
+    const labels = new Map(order.map((pair) => [pair.join("\u0000"), `${apart(label(pair[0]))} ~ ${apart(label(pair[1]))}`]));
     const heads = groups.map((g) => short(head(g), wide < 500 ? 18 : 30));
     const rows = order.flatMap((pair) => groups.map((g) => ({ pair, g, p: rowOf(g, pair), x: String(g), y: pair.join("\u0000") })));
     const left = 14 + widest([...labels.values()]);
@@ -168,8 +175,10 @@
     for (let i = 0; i < 4; i += 1) cell = Math.max(22, (wide - left - Math.max(12, right(cell))) / groups.length);
     cell = Math.min(cell, 120);
     const marginRight = Math.max(12, right(cell)), above = 24 + Math.sin(0.7) * widest(heads);
-    const svg = Plot.plot({
-      width: left + cell * groups.length + marginRight, height: above + 6 + 22 * order.length, marginLeft: left, marginTop: above, marginRight, marginBottom: 6,
+    const top = $("overview").parentElement.getBoundingClientRect().top + scrollY;
+    const line = Math.max(15, Math.min(22, (innerHeight - top - above - 14) / order.length));  // the first screen shows all pairs, if it can
+    const svg = plot({
+      width: left + cell * groups.length + marginRight, height: above + 6 + line * order.length, marginLeft: left, marginTop: above, marginRight, marginBottom: 6,
       x: { domain: groups.map(String), axis: "top", label: null, tickRotate: -40, tickFormat: (t) => heads[groups.indexOf(Number(t))], tickSize: 0, padding: 0 },
       y: { domain: order.map((pair) => pair.join("\u0000")), label: null, tickFormat: (t) => labels.get(t), tickSize: 0 }, color: { type: "identity" },
       marks: cellMarks(rows, "x", "y", (d) => d.pair === state.pair && d.g === state.group, cell > 33),
@@ -190,11 +199,13 @@
     });
     const wide = roomOf(id, most, 240);
     const { label, room: left } = labelled(sets, Math.min(210, 0.45 * wide));
-    const cell = Math.min(62, (wide - left - 10) / (sets.length - 1)), below = 12 + Math.sin(0.66) * left;  // names turned by 38 degrees
-    const svg = Plot.plot({
+    const cell = Math.min(62, (wide - left - 10) / (sets.length - 1));
+    const turn = cell < 18 ? 90 : 38, below = 12 + Math.sin(turn * Math.PI / 180) * left, each = Math.ceil(12 / cell);  // names stand upright, or some are left out, where cells are narrow
+    const some = (name) => place.get(name) % each ? "" : label(name);
+    const svg = plot({
       width: left + cell * (sets.length - 1) + 10, height: Math.min(46, cell) * (sets.length - 1) + below + 12, marginLeft: left, marginBottom: below, marginTop: 8, marginRight: 10,
-      x: { domain: sets.slice(0, -1), label: null, tickRotate: -38, tickFormat: label, tickSize: 0, padding: 0 },
-      y: { domain: sets.slice(1), label: null, tickFormat: label, tickSize: 0, padding: 0 }, color: { type: "identity" },
+      x: { domain: sets.slice(0, -1), label: null, tickRotate: -turn, tickFormat: some, tickSize: 0, padding: 0 },
+      y: { domain: sets.slice(1), label: null, tickFormat: some, tickSize: 0, padding: 0 }, color: { type: "identity" },
       marks: cellMarks(rows, "x", "y", (d) => d.pair === state.pair, cell > 33),
     });
     choosing(svg, "values", rows, (d) => change({ pair: d.pair }));
@@ -211,9 +222,9 @@
     const side = (name) => { const x = at.get(name)[0]; return x > 0.2 ? "start" : x < -0.2 ? "end" : "middle"; };
     const { label, room } = labelled(sets, 0.34 * width);
     const link = (rows, dash) => Plot.link(rows, { x1: (p) => at.get(p.a)[0], y1: (p) => at.get(p.a)[1], x2: (p) => at.get(p.b)[0], y2: (p) => at.get(p.b)[1],
-      stroke: (p) => p.r > 0 ? "#2166ac" : "#b2182b", strokeWidth: (p) => 0.5 + 9 * Math.abs(p.r), strokeOpacity: dash ? 0.35 : 0.85,
+      stroke: (p) => p.r > 0 ? "var(--up)" : "var(--down)", strokeWidth: (p) => 0.5 + 9 * Math.abs(p.r), strokeOpacity: dash ? 0.4 : 0.85,
       strokeDasharray: dash ? "5,5" : null, title: told, className: dash ? "m-open" : "m-settled" });
-    const svg = Plot.plot({
+    const svg = plot({
       width, height: width * 0.72, axis: null, marginTop: 30, marginBottom: 30, marginLeft: room, marginRight: room, x: { domain: [-1.05, 1.05] }, y: { domain: [1.05, -1.05] }, color: { type: "identity" },
       marks: [
         link(edges.filter(coversZero), true), link(edges.filter((p) => !coversZero(p)), false),
@@ -246,7 +257,7 @@
     if (own.length > 1) {
       const base = own.find((s) => s.default) || own[0];
       const same = own.filter((s) => s.r * base.r > 0);
-      said.push(`Under ${own.length} choices of steps, method, pooling and metric the sign is the same in ${same.length}, and significant, adjusted within each choice, in ${
+      said.push(`Under ${own.length} choices of ${listed(choicesOf(own).map((c) => CHOICES[c]))} the sign is the same in ${same.length}, and significant, adjusted within each choice, in ${
         same.filter((s) => known(s.p_holm) && s.p_holm < 0.05).length}; r goes from ${signed(d3.min(own, (s) => s.r))} to ${signed(d3.max(own, (s) => s.r))}.`);
     }
     if (p && known(p.r_corrected)) said.push(`Corrected for the noise of finite test sets: r = ${signed(p.r_corrected)}.`);
@@ -264,6 +275,9 @@
     }
     return said;
   }
+  const CHOICES = { steps: "steps", method: "method", within: "pooling", metric: "metric" };  // by the column of a choice
+  const choicesOf = (own) => Object.keys(CHOICES).filter((c) => new Set(own.map((s) => s[c])).size > 1);
+  const listed = (texts) => texts.length < 2 ? texts.join("") : `${texts.slice(0, -1).join(", ")} and ${texts[texts.length - 1]}`;
   const specifications = () => (tables.sensitivity || []).filter((s) => s.group === state.group && s.a === state.pair[0] && s.b === state.pair[1] && known(s.r));
 
   function drawForest() {
@@ -274,8 +288,8 @@
     const rows = groups.map((d) => ({ label: d.label, r: d.p.r, low: d.p.low, high: d.p.high, clear: d.p.clear, g: d.g, p: d.p, new: false }));
     for (const c of next) rows.push({ label: `a new ${String(c.across).replace("_", " ")}${stratum(c)}`, r: c.r, low: c.predicted_low, high: c.predicted_high, new: true });
     const width = roomOf("forest", 760), { label, room: left } = labelled(rows.map((d) => d.label), 0.45 * width);
-    const svg = Plot.plot({
-      width, height: 60 + 20 * rows.length, marginLeft: left, marginRight: 20,
+    const svg = plot({
+      width, height: 66 + 20 * rows.length, marginLeft: left, marginRight: 20,
       x: { domain: [-1, 1], grid: true, label: `r, ${data.ways[state.way]}` }, y: { domain: rows.map((d) => d.label), label: null, tickFormat: label, tickSize: 0 },
       color: { type: "identity" },
       marks: [
@@ -306,7 +320,7 @@
     const points = seriesOf(of, state.pair[0], ownRuns()).flatMap((d) => second[d.i] && second[d.i][d.k] !== null ? [{ ...d, other: second[d.i][d.k] }] : []);
     if (!points.length) return put("residuals", null);
     const width = roomOf("residuals", 420);
-    const svg = Plot.plot({
+    const svg = plot({
       width, height: 0.85 * width, marginLeft: 52, inset: 8, x: { label: `residual, ${fits(state.pair[0], width - 130)} →`, grid: true, ticks: 5 }, y: { label: `↑ residual, ${fits(state.pair[1], width - 90)}`, grid: true, ticks: 5 },
       marks: [
         Plot.ruleX([0], { stroke: "var(--muted)", strokeDasharray: "2,3" }), Plot.ruleY([0], { stroke: "var(--muted)", strokeDasharray: "2,3" }),
@@ -331,7 +345,7 @@
     if (!points.length) return put(id, null);
     const width = roomOf(id, 330, 220);
     const curve = state.way === "pooled";
-    const svg = Plot.plot({
+    const svg = plot({
       width, height: 0.85 * width, marginLeft: 48, x: { label: `in-domain ${data.metric.replace("_", " ")} →`, grid: true, ticks: 5 }, y: { label: `↑ ${fits(name, width - 30)}`, grid: true, ticks: 5 },
       marks: [
         Plot.dot(points, { x: "x", y: "y", r: points.length > 600 ? 1.6 : 2.6, fill: colour(name), fillOpacity: points.length > 600 ? 0.45 : 0.65, className: "m-points" }),
@@ -349,12 +363,18 @@
       low: d3.quantile(own, 0.25, (d) => d.value), high: d3.quantile(own, 0.75, (d) => d.value), n: own.length })).sort((p, q) => p.step - q.step);
   }
   function stepPlot(width, height, steps, label, marks, domain) {
-    const tickFormat = (step) => step < 10000 ? String(step) : d3.format("~s")(step);
-    return Plot.plot({ width, height, marginLeft: 40, marginTop: 20, marginBottom: 28, marginRight: 6 + widthOf(tickFormat(steps[steps.length - 1])) / 2,
-      x: { type: logSteps(steps) ? "symlog" : "linear", label: "step →", ticks: logSteps(steps) ? thin(steps) : 5, tickFormat },
+    const tickFormat = (step) => step < 10000 ? String(step) : d3.format(".3~s")(step);
+    return plot({ width, height, marginLeft: 40, marginTop: 20, marginRight: 6 + widthOf(tickFormat(steps[steps.length - 1])) / 2,
+      x: { type: logSteps(steps) ? "symlog" : "linear", label: "step →", ticks: logSteps(steps) ? thin(steps, width - 46, tickFormat) : 5, tickFormat },
       y: { label, grid: true, ticks: domain ? [0, 0.5, 1] : 4, domain }, marks });
   }
-  const thin = (steps) => { const s = [...new Set(steps)].sort((a, b) => a - b); return s.filter((x, i) => i === s.length - 1 || i % Math.ceil(s.length / 6) === 0); };
+  function thin(steps, width, told) {  // ticks of a logarithmic axis: steps whose labels do not touch, the last one among them
+    const s = [...new Set(steps)].sort((a, b) => a - b), at = d3.scaleSymlog().domain([s[0], s[s.length - 1]]).range([0, width]);
+    const kept = [];
+    for (const step of [s[s.length - 1], ...s])
+      if (kept.every((other) => Math.abs(at(step) - at(other)) > 8 + (widthOf(told(step), 10) + widthOf(told(other), 10)) / 2)) kept.push(step);
+    return kept;
+  }
 
   function drawTrajectory(name, width, into) {
     const runs = ownRuns();
@@ -371,7 +391,7 @@
     const mean = meanOf(points, count);
     const inside = meanOf(seriesOf(data.inside, state.metric, runs), runs.filter((i) => data.inside && data.inside[state.metric] && data.inside[state.metric][i]).length);
     const chance = state.metric === data.metric && data.chance ? data.chance[name] : null;
-    const svg = stepPlot(width, 156, steps, `↑ ${state.metric.replace("_", " ")}`, [
+    const svg = stepPlot(width, 164, steps, `↑ ${state.metric.replace("_", " ")}`, [
       known(chance) ? Plot.ruleY([chance], { stroke: "var(--muted)", strokeDasharray: "2,3" }) : null,
       count > 4 ? Plot.areaY(mean, { x: "step", y1: "low", y2: "high", fill: colour(name), fillOpacity: 0.18 }) : null,
       Plot.line(d3.sort(points, (d) => d.step), { x: "step", y: "value", z: "i", stroke: colour(name), strokeOpacity: 0.3, strokeWidth: 0.8, className: "m-runs" }),
@@ -387,8 +407,8 @@
     const shares = answers.flatMap((m) => { const own = seriesOf(data.scores[m], name, runs);
       return meanOf(own, new Set(own.map((d) => d.i)).size).map((d) => ({ ...d, answer: m.slice(6) })); });
     const last = d3.sort(d3.groups(shares, (d) => d.answer).map(([, own]) => own[own.length - 1]).filter(Boolean), (d) => -d.value);
-    const beside = (i) => i === 0 ? -6 : i === last.length - 1 ? 8 : 0;  // the upper one above its line, the lower one below
-    const lower = stepPlot(width, 92, steps, "↑ share", [
+    const beside = (i) => i === 0 || last[i].value < 0.2 ? -6 : i === last.length - 1 ? 8 : 0;  // the upper one above its line, the lower one below, where there is room
+    const lower = stepPlot(width, 100, steps, "↑ share", [
       Plot.line(shares, { x: "step", y: "value", z: "answer", stroke: "var(--share)", strokeWidth: 1.4, className: "m-shares" }),
       ...last.map((d, i) => Plot.text([d], { x: "step", y: "value", text: "answer", textAnchor: "end", dy: beside(i), fontSize: 10, stroke: "var(--paper)", fill: "currentColor" })),
     ], [0, 1]);
@@ -421,18 +441,17 @@
   function drawSpecifications() {
     const own = d3.sort(specifications(), (s) => s.r).map((s, x) => ({ ...s, x }));
     if (own.length < 2) return put("specifications", null);
-    const choices = ["steps", "method", "within", "metric"].filter((c) => new Set(own.map((s) => s[c])).size > 1);
-    const lines = choices.flatMap((c) => [...new Set(own.map((s) => s[c]))].map((v) => ({ c, v, label: `${c}: ${v}` })));
+    const lines = choicesOf(own).flatMap((c) => [...new Set(own.map((s) => s[c]))].map((v) => ({ c, v, label: `${CHOICES[c]}: ${v.replaceAll("_", " ")}` })));
     const dots = lines.flatMap((l) => own.filter((s) => s[l.c] === l.v).map((s) => ({ x: s.x, y: l.label, s })));
     const width = roomOf("specifications", 760), { label, room: left } = labelled(lines.map((l) => l.label), 0.5 * width);
     const tint = (s) => s.default ? "var(--in-domain)" : known(s.p_holm) && s.p_holm < 0.05 ? "var(--ood)" : "var(--muted)";
-    const words = (s) => `r = ${signed(s.r)} ${interval(s)}, ${pText(s.p_holm)}\n${["steps", "method", "within", "metric"].map((c) => s[c]).join(", ")}${s.default ? "\nthe default" : ""}`;
-    const top = Plot.plot({ width, height: 190, marginLeft: left, marginBottom: 10, x: { axis: null, domain: [-1, own.length] }, y: { label: "↑ r", grid: true, domain: [-1, 1] }, color: { type: "identity" },
+    const words = (s) => `r = ${signed(s.r)} ${interval(s)}, ${pText(s.p_holm)}\n${Object.keys(CHOICES).map((c) => s[c]).join(", ")}${s.default ? "\nthe default" : ""}`;
+    const top = plot({ width, height: 190, marginLeft: left, marginBottom: 10, x: { axis: null, domain: [-1, own.length] }, y: { label: "↑ r", grid: true, domain: [-1, 1] }, color: { type: "identity" },
       marks: [Plot.ruleY([0], { stroke: "var(--muted)" }),
         Plot.ruleX(own.filter((s) => known(s.low)), { x: "x", y1: "low", y2: "high", stroke: tint, strokeOpacity: 0.6 }),
         Plot.dot(own, { x: "x", y: "r", r: (s) => s.default ? 5 : 3, fill: tint, symbol: (s) => s.default ? "square" : "circle", className: "m-choices" }),
         Plot.tip(own, Plot.pointerX({ x: "x", y: "r", title: words }))], symbol: { type: "identity" }, r: { type: "identity" } });
-    const below = Plot.plot({ width, height: 16 * lines.length + 14, marginLeft: left, marginTop: 4, marginBottom: 6, x: { axis: null, domain: [-1, own.length] }, y: { domain: lines.map((l) => l.label), label: null, tickFormat: label, tickSize: 0 },
+    const below = plot({ width, height: 16 * lines.length + 14, marginLeft: left, marginTop: 4, marginBottom: 6, x: { axis: null, domain: [-1, own.length] }, y: { domain: lines.map((l) => l.label), label: null, tickFormat: label, tickSize: 0 },
       marks: [Plot.tickX(dots, { x: "x", y: "y", stroke: "currentColor", insetTop: 3, insetBottom: 3, className: "m-made-of" })] });
     const both = document.createElement("div");
     both.append(top, below);
@@ -443,7 +462,7 @@
     const own = (tables.windows || []).filter((w) => w.group === state.group && w.within === state.way && w.a === state.pair[0] && w.b === state.pair[1]
       && ["early", "middle", "late"].includes(w.window) && known(w.r));
     if (!own.length) return put("windows-view", null);
-    put("windows-view", Plot.plot({ width: roomOf("windows-view", 340), height: 210, marginLeft: 44, x: { domain: ["early", "middle", "late"], label: "part of training" }, y: { domain: [-1, 1], grid: true, label: "↑ r" },
+    put("windows-view", plot({ width: roomOf("windows-view", 340), height: 210, marginLeft: 44, x: { domain: ["early", "middle", "late"], label: "part of training" }, y: { domain: [-1, 1], grid: true, label: "↑ r" },
       marks: [Plot.ruleY([0], { stroke: "var(--muted)" }), Plot.ruleX(own.filter((w) => known(w.low)), { x: "window", y1: "low", y2: "high", stroke: "var(--ood)", strokeWidth: 2 }),
         Plot.dot(own, { x: "window", y: "r", fill: "var(--ood)", r: 5 }), Plot.tip(own, Plot.pointerX({ x: "window", y: "r", title: (w) => `${w.window}: r = ${signed(w.r)} ${interval(w)}` }))] }),
     `Correlation of ${state.pair.join(" and ")} early, in the middle and late in training.`);
@@ -451,7 +470,7 @@
   function drawSizes() {
     const rows = shownGroups().map((g) => ({ size: data.groups[g].size, label: data.groups[g].label, p: rowOf(g) })).filter((d) => known(d.size) && d.p && known(d.p.r));
     if (new Set(rows.map((d) => d.size)).size < 3) return put("sizes", null);
-    put("sizes", Plot.plot({ width: roomOf("sizes", 420), height: 230, marginLeft: 44, x: { type: "log", label: "parameters →", tickFormat: (n) => d3.format("~s")(n).replace("G", "B"), insetLeft: 12, insetRight: 12 }, y: { domain: [-1, 1], grid: true, label: "↑ r" },
+    put("sizes", plot({ width: roomOf("sizes", 420), height: 230, marginLeft: 44, x: { type: "log", label: "parameters →", tickFormat: (n) => d3.format("~s")(n).replace("G", "B"), insetLeft: 12, insetRight: 12 }, y: { domain: [-1, 1], grid: true, label: "↑ r" },
       marks: [Plot.ruleY([0], { stroke: "var(--muted)" }), Plot.ruleX(rows.filter((d) => known(d.p.low)), { x: "size", y1: (d) => d.p.low, y2: (d) => d.p.high, stroke: "var(--ood)" }),
         Plot.dot(rows, { x: "size", y: (d) => d.p.r, fill: (d) => d.p.clear ? "var(--ood)" : "var(--paper)", stroke: "var(--ood)", r: 4.5 }),
         Plot.tip(rows, Plot.pointerX({ x: "size", y: (d) => d.p.r, title: (d) => told(d.p) }))], color: { type: "identity" } }),
@@ -465,7 +484,7 @@
     if (here.length < 2) return put("shots-view", null);
     const others = d3.sort(own.filter((s) => s.group !== state.group && groups.has(s.group)), (s) => s.at);
     const words = (s) => `${s.at} shots\nr = ${signed(s.r)} ${interval(s)}\n${plural(s.n_runs, "run")}, not tested`;
-    put("shots-view", Plot.plot({ width: roomOf("shots-view", 420), height: 230, marginLeft: 44, x: { type: "log", label: "shots →", ticks: [...new Set(own.map((s) => s.at))], tickFormat: "d", insetLeft: 12, insetRight: 12 }, y: { domain: [-1, 1], grid: true, label: "↑ r" },
+    put("shots-view", plot({ width: roomOf("shots-view", 420), height: 230, marginLeft: 44, x: { type: "log", label: "shots →", ticks: [...new Set(own.map((s) => s.at))], tickFormat: "d", insetLeft: 12, insetRight: 12 }, y: { domain: [-1, 1], grid: true, label: "↑ r" },
       marks: [Plot.ruleY([0], { stroke: "var(--muted)" }), Plot.line(others, { x: "at", y: "r", z: "group", stroke: "var(--muted)", strokeOpacity: 0.35, strokeWidth: 0.8, className: "m-others" }),
         Plot.ruleX(here.filter((s) => known(s.low)), { x: "at", y1: "low", y2: "high", stroke: "var(--ood)", strokeWidth: 2 }), Plot.line(here, { x: "at", y: "r", stroke: "var(--ood)", strokeWidth: 1.6 }),
         Plot.dot(here, { x: "at", y: "r", fill: "var(--ood)", r: 4.5, className: "m-shots" }), Plot.tip(here, Plot.pointerX({ x: "at", y: "r", title: words }))] }),
@@ -476,9 +495,14 @@
     const rows = (tables.averages || []).filter((s) => s.within === state.way && known(s.r) && Number(s.shots) > 0 && s.size !== "all").map((s) => ({ ...s, at: Number(s.shots) }));
     if (!rows.length) return put("averages-view", null);
     const last = d3.groups(rows, (s) => s.size).map(([, own]) => d3.greatest(own, (s) => s.at));
-    put("averages-view", Plot.plot({ width: roomOf("averages-view", 560), height: 260, marginLeft: 44, marginRight: 14 + widest(last.map((s) => short(s.size, 10))), x: { type: "log", label: "shots →", ticks: [...new Set(rows.map((s) => s.at))], tickFormat: "d" }, y: { grid: true, label: "↑ mean r of the pairs", zero: true },
+    const [least, most] = d3.extent([0, ...rows.map((s) => s.r)]), at = (r) => 20 + 204 * (most - r) / (most - least || 1);
+    const order = d3.sort(last, (s) => -s.r), places = order.map((s) => at(s.r));  // labels one below the other, each as near its line as there is room
+    for (let i = 1; i < places.length; i += 1) places[i] = Math.max(places[i], places[i - 1] + 12);
+    for (let i = places.length - 1, room = 220; i >= 0; i -= 1, room = places[i + 1] - 12) places[i] = Math.min(places[i], room);
+    const shift = new Map(order.map((s, i) => [s, places[i] - at(s.r)]));
+    put("averages-view", plot({ width: roomOf("averages-view", 560), height: 260, marginLeft: 44, marginTop: 20, marginRight: 14 + widest(last.map((s) => short(s.size, 10))), x: { type: "log", label: "shots →", ticks: [...new Set(rows.map((s) => s.at))], tickFormat: "d" }, y: { grid: true, label: "↑ mean r of the pairs", zero: true },
       color: { type: "log", scheme: "viridis", range: [0, 0.85] }, marks: [Plot.ruleY([0], { stroke: "var(--muted)" }), Plot.line(rows, { x: "at", y: "r", z: "size", stroke: (s) => known(s.parameters) ? s.parameters : 1, className: "m-averages" }),
-        Plot.dot(rows, { x: "at", y: "r", fill: (s) => known(s.parameters) ? s.parameters : 1, r: 3 }), Plot.text(last, { x: "at", y: "r", text: (s) => short(s.size, 10), dx: 8, textAnchor: "start", fill: "currentColor" }),
+        Plot.dot(rows, { x: "at", y: "r", fill: (s) => known(s.parameters) ? s.parameters : 1, r: 3 }), ...last.map((s) => Plot.text([s], { x: "at", y: "r", text: () => short(s.size, 10), dx: 8, dy: shift.get(s), textAnchor: "start", fill: "currentColor", className: "m-sizes" })),
         Plot.tip(rows, Plot.pointer({ x: "at", y: "r", title: (s) => `${s.size}, ${s.at} shots\nmean r ${signed(s.r)} of ${plural(s.pairs, "pair")}\n${plural(s.groups, "group")}, ${plural(s.runs, "run")}` }))] }),
     `Mean correlation of all pairs by shots, ${last.length} sizes.`);
   }
@@ -490,7 +514,7 @@
     if (!counts[0] || !counts[1]) return put("kinds-view", null);
     const label = (d) => d.same ? `a kind in common (${plural(counts[0], "pair")})` : `no kind in common (${plural(counts[1], "pair")})`;
     const means = d3.groups(own, label).map(([y, rows]) => ({ y, r: d3.mean(rows, (d) => d.r) }));
-    put("kinds-view", Plot.plot({ width: roomOf("kinds-view", 560), height: 150, marginLeft: 14 + widest(means.map((m) => m.y)), x: { domain: [-1, 1], grid: true, label: "r →" }, y: { label: null, domain: means.map((m) => m.y).sort(), tickSize: 0 }, color: { type: "identity" },
+    put("kinds-view", plot({ width: roomOf("kinds-view", 560), height: 150, marginLeft: 14 + widest(means.map((m) => m.y)), x: { domain: [-1, 1], grid: true, label: "r →" }, y: { label: null, domain: means.map((m) => m.y).sort(), tickSize: 0 }, color: { type: "identity" },
       marks: [Plot.ruleX([0], { stroke: "var(--muted)" }), Plot.dot(own, { x: "r", y: label, r: 4, fill: (d) => d.p.clear ? "var(--ood)" : "var(--paper)", stroke: "var(--ood)", fillOpacity: 0.8, className: "m-kinds" }),
         Plot.tickX(means, { x: "r", y: "y", stroke: "var(--in-domain)", strokeWidth: 3, insetTop: 8, insetBottom: 8 }), Plot.tip(own, Plot.pointer({ x: "r", y: label, title: (d) => `${told(d.p)}${d.same ? `\nboth: ${d.common.join(", ")}` : ""}` }))] }),
     `Correlations of pairs with a kind of shift in common (mean ${signed(means.find((m) => m.y.startsWith("a kind")).r)}, ${plural(counts[0], "pair")}) and of the others (mean ${signed(means.find((m) => m.y.startsWith("no kind")).r)}, ${plural(counts[1], "pair")}).`);
@@ -510,7 +534,7 @@
     }
     const least = Math.min(-0.2, d3.min(own, (m) => m.r) - 0.05);
     const width = roomOf("tree-view", 560), { label, room: right } = labelled(leaves, 0.45 * width);
-    put("tree-view", Plot.plot({ width, height: 60 + 22 * leaves.length, marginLeft: 14, marginRight: right + 4, x: { domain: [least, 1], label: "mean r where they meet →", grid: true }, y: { axis: null, domain: [leaves.length - 0.5, -0.5] },
+    put("tree-view", plot({ width, height: 66 + 22 * leaves.length, marginLeft: 14, marginRight: right + 4, x: { domain: [least, 1], label: "mean r where they meet →", grid: true }, y: { axis: null, domain: [leaves.length - 0.5, -0.5] },
       marks: [Plot.ruleX([0.5], { stroke: "var(--muted)", strokeDasharray: "2,3" }), Plot.link(links, { x1: "x1", x2: "x2", y1: "y1", y2: "y2", stroke: "var(--ood)", strokeWidth: 1.8, className: "m-tree", title: (d) => `meet at r = ${signed(d.m.r)}` }),
         Plot.text(leaves.map((name, y) => ({ name, y })), { x: 1, y: "y", text: (d) => label(d.name), dx: 6, textAnchor: "start", fill: "currentColor", className: "m-leaves" })] }),
     `Tree of ${leaves.length} test sets by residual correlation: the most alike, ${own[0].left || "a cluster"} and ${own[0].right || "a cluster"}, meet at r = ${signed(own[0].r)}; all of them at ${signed(own[own.length - 1].r)}.`);
@@ -526,7 +550,7 @@
     for (const [what, title] of Object.entries(kinds)) {
       const own = d3.sort(rows.filter((s) => s.what === what), (s) => s.sd);
       if (!own.length) continue;
-      both.append(Plot.plot({ width: 350, height: 50 + 18 * own.length, marginLeft: left, x: { label: `${title} →`, grid: true, zero: true }, y: { domain: own.map(name), label: null, tickFormat: label, tickSize: 0 },
+      both.append(plot({ width: 350, height: 56 + 18 * own.length, marginLeft: left, x: { label: `${title} →`, grid: true, zero: true }, y: { domain: own.map(name), label: null, tickFormat: label, tickSize: 0 },
         marks: [Plot.ruleY(own.filter((s) => known(s.low)), { y: name, x1: "low", x2: "high", stroke: "var(--ood)" }), Plot.dot(own, { y: name, x: "sd", fill: "var(--ood)" })] }));
     }
     put("stability-view", both, `How steady each group is: ${rows.length} sds with their intervals, smallest first.`);
@@ -535,7 +559,7 @@
     const rows = (tables.skill || []).filter((s) => s.group === state.group && s.within === state.way && known(s.r_accuracy) && known(s.r_auc));
     if (!rows.length) return put("skill-view", null);
     const width = roomOf("skill-view", 420);
-    put("skill-view", Plot.plot({ width, height: 0.9 * width, x: { domain: [-1, 1], grid: true, label: "r of accuracy →" }, y: { domain: [-1, 1], grid: true, label: "↑ r of AUC, which knows no preferred answer" },
+    put("skill-view", plot({ width, height: 0.9 * width, x: { domain: [-1, 1], grid: true, label: "r of accuracy →" }, y: { domain: [-1, 1], grid: true, label: "↑ r of AUC, which knows no preferred answer" },
       marks: [Plot.link([[-1, 1]], { x1: -1, y1: -1, x2: 1, y2: 1, stroke: "var(--grid)" }), Plot.ruleX([0]), Plot.ruleY([0]),
         Plot.dot(rows, { x: "r_accuracy", y: "r_auc", r: 5, fill: "var(--ood)", fillOpacity: (s) => s.told === "cannot be told" ? 0.25 : 0.9 }),
         Plot.tip(rows, Plot.pointer({ x: "r_accuracy", y: "r_auc", title: (s) => `${s.a} ~ ${s.b}\naccuracy ${signed(s.r_accuracy)}, AUC ${signed(s.r_auc)}, shares ${signed(s.r_share)}\n${s.told}` }))] }),
@@ -545,7 +569,7 @@
     const own = (tables.redundancy || []).filter((s) => s.group === state.group && known(s.error));
     if (!own.length) return put("redundancy-view", null);
     const width = roomOf("redundancy-view", 560), { label, room: left } = labelled(own.map((s) => s.test_set), 0.45 * width);
-    put("redundancy-view", Plot.plot({ width, height: 60 + 20 * own.length, marginLeft: left, x: { label: "error of the other test sets →", zero: true, grid: true }, y: { domain: own.map((s) => s.test_set), label: null, tickFormat: label },
+    put("redundancy-view", plot({ width, height: 66 + 20 * own.length, marginLeft: left, x: { label: "error of the other test sets →", zero: true, grid: true }, y: { domain: own.map((s) => s.test_set), label: null, tickFormat: label },
       marks: [Plot.ruleY(own, { y: "test_set", x1: "error", x2: "error_in_domain", stroke: "var(--grid)", strokeWidth: 5 }), Plot.dot(own, { y: "test_set", x: "error_in_domain", stroke: "var(--in-domain)", r: 4 }),
         Plot.dot(own, { y: "test_set", x: "error", fill: "var(--ood)", r: 4 }), Plot.tip(own, Plot.pointerY({ y: "test_set", x: "error", title: (s) => `${s.chosen} chosen\nerror ${s.error.toFixed(3)}, from in-domain alone ${known(s.error_in_domain) ? s.error_in_domain.toFixed(3) : "–"}` }))] }),
     "Error of the test sets that are not chosen, as sets are added from top to bottom, against that from in-domain alone.");
@@ -596,8 +620,8 @@
     const p = rowOf(state.group);
     const change = whatWouldChange(p);
     say("pair-title", `${state.pair[0]} ~ ${state.pair[1]}${data.groups.length > 1 ? `, ${data.groups[state.group].label}` : ""}`);
-    say("pair-sentence", pairSentence(p));
-    say("pair-answer", `${data.groups.length > 1 ? `${data.groups[state.group].label}: ` : ""}${pairSentence(p)} ${change[0] || ""}`);
+    sayNamed("pair-sentence", "", pairSentence(p));
+    sayNamed("pair-answer", data.groups.length > 1 ? `${data.groups[state.group].label}: ` : "", `${pairSentence(p)} ${change[0] || ""}`);
     $("pair-change").replaceChildren(...change.map((text) => { const item = document.createElement("li"); item.textContent = text; return item; }));
     say("pair-caveats", p && p.caveats ? `Caveats: ${p.caveats.replaceAll("r_corrected", "the corrected r")}` : "");
     const stale = Object.keys(views).filter((id) => $(id) && drawnFor[id] !== JSON.stringify([views[id][0](), innerWidth]));
