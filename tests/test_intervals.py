@@ -16,8 +16,11 @@ from benchmarks import families
 
 from oodles.errors import ConfigError
 from oodles.stats import noise, resample
+from oodles.stats.blur import kept, smooth_prior
 from oodles.stats.correlate import partial_correlations
 from oodles.stats.estimates import Estimator, as_correlations, estimate
+from oodles.stats.inside import without_inside_noise
+from oodles.stats.residuals import fit_design, make_design
 from oodles.stats.verdict import verdicts
 from test_correlate import simulated
 
@@ -337,7 +340,55 @@ def test_coarse_scores_that_agree_after_step_0_are_no_shared_points():
 
 @pytest.mark.parametrize(("links", "least", "most"), [("u", 0.75, 1.0), ("lines", 0.0, 0.15)])
 def test_the_correction_is_called_unsure_where_links_bend(links: str, least: float, most: float) -> None:
-    """200 in-domain examples: two Us leave a bias of up to .08, lines next to none, though both are mostly noise."""
+    """200 in-domain examples: without noise r of two Us varies by .4, of lines half as much; both are mostly noise."""
     family = families.Family(n_id=200, links=links, level=0.0, records=True)
     for one in families.score_noise(family, 0.6, 16, 5).values():
         assert least <= one["unsure"] <= most
+
+
+# What the correction takes away ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("within", ["pooled", "run"])
+@pytest.mark.parametrize("method", ["gam", "linear"])
+def test_residuals_keep_of_the_noise_what_the_regression_leaves(method: str, within: str) -> None:
+    """The diagonal of M'M, where M is made here by regressing every point's own indicator."""
+    data = families.simulate(families.Family(runs=6, steps=(5, 9), sets=2), 0.0, np.random.default_rng(9))
+    found = estimate(data.series, Estimator(method=method, within=within))
+    design = make_design(data.series.covariates, data.series.runs, method=method, within=within)
+    maker = fit_design(design, np.eye(len(data.series.runs))).residuals
+    assert kept(found) == pytest.approx((maker**2).sum(axis=0), abs=1e-6)
+    assert kept(found).sum() < len(maker) - 1.9
+
+
+def test_noise_of_few_points_is_not_taken_away_twice() -> None:
+    """Ten models and a line: two of ten points' noise went into the line and is in no residual."""
+    draw = np.random.default_rng(10)
+    sizes, before, left = np.full((10, 1), 400.0), [], []
+    for _ in range(300):
+        truth = np.linspace(0.55, 0.9, 10)
+        observed = draw.binomial(400, truth) / 400
+        scores = truth[:, None] + 0.02 * draw.normal(size=(10, 2))
+        series = replace(families.single(10, 0.0, 0.0, draw), covariates=observed[:, None], scores=scores)
+        found = estimate(replace(series, covariate_sizes=sizes), Estimator(method="linear"))
+        inside = without_inside_noise(found, None, "accuracy", "linear")
+        before.append((found.fit.residuals**2).sum(axis=0))
+        left.append(np.nan_to_num(inside.full.diagonal()) if inside.full is not None else np.nan)
+    assert np.nanmean(before) / (8 * 0.02**2) > 1.8
+    assert np.nanmean(left) / (8 * 0.02**2) == pytest.approx(1.0, abs=0.15)
+
+
+def test_a_smooth_distribution_of_true_scores_tells_how_far_off_they_are() -> None:
+    """Posterior variances add up to the squared errors of posterior means; a free distribution claims far less."""
+    draw, grid = np.random.default_rng(11), np.linspace(0.4, 0.95, 100)
+    claimed, happened = 0.0, 0.0
+    for _ in range(30):
+        truth = 0.9 - 0.4 * draw.beta(1.0, 2.5, size=135)
+        seen = truth + 0.033 * draw.normal(size=135)
+        likely = np.exp(-0.5 * ((seen[:, None] - grid) / 0.033) ** 2) + 1e-300
+        posterior = likely * smooth_prior(likely)
+        posterior /= posterior.sum(axis=1, keepdims=True)
+        means = posterior @ grid
+        claimed += float((posterior @ grid**2 - means**2).sum())
+        happened += float(((truth - means) ** 2).sum())
+    assert claimed / happened == pytest.approx(1.0, abs=0.07)

@@ -5,15 +5,17 @@ and every OOD set that depends on it varies along: two residuals then share `cov
 links to the true score `z*`. A link whose slope is 0 on average, such as a U, shares it all the same, so slopes are
 taken where the points are. Three steps:
 
-1. The distribution of the true scores, by expectation and maximisation on a grid, from the observed scores and their
-   noise. A run does not see its own points: its posterior comes from the other runs.
+1. The distribution of the true scores, by maximum likelihood from the observed scores and their noise, on a grid. Its
+   logarithm is a polynomial, which cannot follow single points as a free distribution would: the posterior means of
+   that one are too far apart, and too little noise is taken away.
 2. The links, as cubic polynomials of the true score: each OOD score regressed on the posterior mean of the polynomials.
-3. The posterior covariance of the polynomials, carried through the links, is taken from the sums of products.
+3. The posterior covariance of the polynomials, carried through the links, is taken from the sums of products: at every
+   point the part that the regression leaves in the residuals, since a curve takes some of the noise along.
 
 Try it::
 
-    blurred = blur(found, variance)           # variance of the noise, as a function of the true score
-    blurred.products(weights)                 # what to take away, for every row of unit weights
+    blurred = blur(found, sizes, scale, ratio, bent=True)    # ratio of the noise to the binomial one
+    blurred.correct(products, weights)                       # sums of products, for every row of unit weights
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ from oodles.stats.splines import Array
 GRID = 100  # values of the true score
 DEGREE = 3  # of the links
 FEW = 12  # distinct in-domain scores below which links are lines
-ROUNDS = (500.0, 10, 150)  # per ratio of noise to spread; fewest; most: little noise needs little resolution
+SHAPE = 6  # degree of the logarithm of the distribution of true scores
+GAIN = 1e-3  # of the log-likelihood, below which its search ends
+STEPS = 40  # of that search
 HIDDEN = 0.5  # share of the variance of in-domain scores that may be noise: with more there is nothing left to regress
 LEAST = 0.05  # share of a residual sum of squares that must be left
 
@@ -41,7 +45,7 @@ class Blur:
 
     gram: Array  # units x columns x columns, of posterior means of the polynomials
     cross: Array  # units x columns x sets
-    hidden: Array  # units x columns x columns: posterior covariances
+    hidden: Array  # units x columns x columns: posterior covariances, as far as residuals keep them
     points: Array  # units
     intercepts: Array  # units
     line: int  # column of the straight part of the links
@@ -103,7 +107,7 @@ def blur(found: Estimate, sizes: Array, scale: float, ratio: float, *, bent: boo
         ratio = 0.0
     if not bent or len(np.unique(z)) < FEW:
         return _lines(found, z, ratio * z * (1 - z) / sizes, 1 - noise / spread, runs)
-    grid, posterior = _posterior(z, used.units, ratio / sizes, noise / float(z.var()))
+    grid, posterior = _posterior(z, ratio / sizes)
     values = np.polynomial.legendre.legvander((2 * grid - grid[0] - grid[-1]) / (grid[-1] - grid[0]), DEGREE)
     means = posterior @ values
     hidden = np.einsum("tg,gp,gq->tpq", posterior, values, values, optimize=True)
@@ -118,24 +122,69 @@ def _spread(z: Array, runs: Ints | None) -> float:
     return float((residuals.centre(z[:, None], runs) ** 2).sum() / left) if left > 0 else 0.0
 
 
-def _posterior(z: Array, units: Ints, per_example: Array, share: float) -> tuple[Array, Array]:
-    """A grid of true scores, and for each point the chances of each, by the other units' distribution."""
+def _posterior(z: Array, per_example: Array) -> tuple[Array, Array]:
+    """A grid of true scores, and for each point the chances of each."""
     low, high = float(z.min()), float(z.max())
     grid = np.linspace(low, high, GRID)
     inside = np.clip(grid, 0.5 / 1000, 1 - 0.5 / 1000)
     variance = np.maximum(per_example[:, None] * inside * (1 - inside), ((high - low) / GRID) ** 2 / 12)
     likely = np.exp(-0.5 * (z[:, None] - grid) ** 2 / variance) / np.sqrt(variance) + 1e-300
-    prior = np.full(GRID, 1.0 / GRID)
-    rounds = int(np.clip(ROUNDS[0] * share, *ROUNDS[1:]))
-    for _ in range(rounds):
-        weighted = likely * prior
-        weighted /= weighted.sum(axis=1, keepdims=True)
-        prior = weighted.mean(axis=0)
-    of_unit = np.zeros((int(units.max()) + 1, GRID))
-    np.add.at(of_unit, units, weighted)
-    others = of_unit.sum(axis=0) - of_unit if len(of_unit) > 1 else of_unit
-    weighted = likely * (others[units] + 1e-9)
+    weighted = likely * smooth_prior(likely)
     return grid, np.asarray(weighted / weighted.sum(axis=1, keepdims=True), dtype=float)
+
+
+def smooth_prior(likely: Array) -> Array:
+    """The most likely distribution on a grid among those whose logarithm is a polynomial.
+
+    Parameters
+    ----------
+    likely : array of shape (points, grid)
+        Likelihood of each observed score given each true one.
+
+    References
+    ----------
+    Efron, B. (2016). Empirical Bayes deconvolution estimates. Biometrika 103.
+    """
+    n_points, n_values = likely.shape
+    basis = np.polynomial.legendre.legvander(np.linspace(-1.0, 1.0, n_values), SHAPE)[:, 1:]
+    penalty = 0.01 * np.arange(1.0, SHAPE + 1) ** 2  # enough to keep a distribution that is one peak finite
+
+    def of(power: Array) -> tuple[float, Array, Array]:
+        prior = np.exp(basis @ power - (basis @ power).max())
+        prior /= prior.sum()
+        chance = likely @ prior
+        return float(np.log(chance).sum() - 0.5 * penalty @ power**2), prior, chance
+
+    power = np.zeros(SHAPE)
+    value, prior, chance = of(power)
+    for _ in range(STEPS):
+        weighted = likely * prior / chance[:, None]
+        slopes = weighted @ basis - prior @ basis  # of the log-likelihood of each point
+        system = slopes.T @ slopes + np.diag(penalty) + 1e-6 * n_points * np.eye(SHAPE)
+        step = np.linalg.solve(system, slopes.sum(axis=0) - penalty * power)
+        share = next((share for share in 0.5 ** np.arange(10) if of(power + share * step)[0] >= value), 0.0)
+        if not share:
+            break
+        power = power + share * step
+        before, (value, prior, chance) = value, of(power)
+        if value - before < GAIN:
+            break
+    return np.asarray(prior, dtype=float)
+
+
+def kept(found: Estimate) -> Array:
+    """Per point, the share of independent noise that stays in the residuals: the diagonal of M'M, if M makes them."""
+    refit = found.refits[0]
+    design, units = refit.design, np.ones((1, len(refit.moments.points)))
+    summed = refit.moments.weighted(units)
+    smoothing = residuals.coefficients(design, summed, refit.smoothing)[2][0]
+    start = np.ones(len(design.basis))
+    if design.runs is not None:
+        start -= 1 / np.bincount(design.runs)[design.runs]
+    gram = summed.gram[0]
+    inverse = np.linalg.inv(gram + smoothing[:, None, None] * design.penalty + design.ridge)
+    both = (2 * inverse - inverse @ gram @ inverse).mean(axis=0)  # over sets, whose smoothing may differ
+    return np.asarray(start - ((design.basis @ both) * design.basis).sum(axis=1), dtype=float)
 
 
 def _lines(found: Estimate, z: Array, variance: Array, signal: float, runs: Ints | None) -> Blur:
@@ -152,11 +201,9 @@ def _sums(found: Estimate, means: Array, hidden: Array, runs: Ints | None) -> Bl
     scores = found.fit.fitted + found.fit.residuals
     n_units = len(used.unit_names)
     own = np.zeros(n_units)
+    hidden = hidden * kept(found)[:, None, None]
     if runs is not None:
-        counts = np.bincount(runs)
-        hidden = (hidden * (1 - 1 / counts)[runs, None, None])[
-            :, 1:, 1:
-        ]  # the run's mean takes some of the noise along
+        hidden = hidden[:, 1:, 1:]
         scores, means = residuals.centre(scores, runs), residuals.centre(means, runs)[:, 1:]
         own = np.array([len(np.unique(runs[used.units == unit])) for unit in range(n_units)], dtype=float)
     summed = np.zeros((n_units, *hidden.shape[1:]))
