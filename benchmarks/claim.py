@@ -195,7 +195,7 @@ VALUES: dict[str, Values] = {
     "tau 0, 9 to 30 units": Values(spread=(0.3, 0.9), units=(9, 30, 15)),
     "tau 0, 4 models": Values(models=4, spread=(0.3, 0.9)),
     "tau 0.2, 4 models": Values(models=4, spread=(0.3, 0.9), tau=0.2),
-    "tau 0.2, 20 models": Values(models=20, spread=(0.3, 0.9), tau=0.2),
+    **{f"tau {tau}, 20 models": Values(models=20, spread=(0.3, 0.9), tau=tau) for tau in (0, 0.1, 0.2)},
     "tau 0, 45 models": Values(models=45, spread=(0.3, 0.9), units=(9, 12, 20, 60)),
     "tau 0, skewed units": Values(spread=(0.3, 0.9), shape="skewed"),
     "tau 0, units from t3": Values(spread=(0.3, 0.9), shape="t3"),
@@ -239,7 +239,7 @@ def score_cell(name: str, n_sets: int, seed: int) -> dict[str, Any]:
         clusters = [cluster_values(one, Estimator(within="run"), name=str(m)) for m, one in enumerate(series)]
         pairs = sorted({pair for cluster in clusters for pair in cluster.observed})
         found = {end: [_units(clusters, pair, end) for pair in pairs] for end in ("observed", "corrected")}
-        p_values = {end: np.array([effects.welch(v).p_val for v in values]) for end, values in found.items()}
+        p_values = {end: np.array([effects.equal_means(v).p_val for v in values]) for end, values in found.items()}
         p_values["both"] = np.maximum(p_values["observed"], p_values["corrected"])
         for end, p in p_values.items():
             rejected[end].append((float(np.nanmean(p < 0.05)), bool(np.nanmin(holm(p)) < 0.05)))
@@ -277,7 +277,7 @@ def score_values(name: str, n_sets: int, seed: int) -> dict[str, Any]:
     for number in range(n_sets):
         drawn, new = draw_values(cell, draw)
         values = [effects.Sample.of(units) for units in drawn]
-        rejected.append(effects.welch(values).p_val < 0.05)
+        rejected.append(effects.equal_means(values).p_val < 0.05)
         reversed_.append(effects.sign_reversal(values).p_val < 0.05)
         found = effects.random_effects(values, seed=number, draws=1000)
         covered.append(found.prediction[0] <= new <= found.prediction[1])

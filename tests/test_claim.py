@@ -21,7 +21,7 @@ from oodles.errors import ConfigError
 from oodles.stats import effects
 from oodles.stats.analysis import read_results, write_results
 from oodles.stats.claim import claim, compare
-from oodles.stats.clusters import Scores, cluster_values
+from oodles.stats.clusters import ClusterValues, Scores, cluster_values
 from oodles.stats.effects import Sample
 from oodles.stats.estimates import Estimator
 from oodles.stats.longtable import check_table
@@ -65,13 +65,27 @@ def scores_of(table: pd.DataFrame, **changes) -> Scores:
 # numbers
 
 
-def test_welch_is_scipys() -> None:
+def test_the_test_of_equal_means_is_scipys() -> None:
+    """Scipy's deviates are Hill's approximation, which is good to 1e-3."""
     draw = np.random.default_rng(0)
     for _ in range(20):
         units = [draw.normal(scale=draw.uniform(0.1, 3), size=draw.integers(4, 20)) for _ in range(6)]
-        found, wanted = effects.welch([Sample.of(u) for u in units]), stats.f_oneway(*units, equal_var=False)
-        assert found.statistic == pytest.approx(wanted.statistic, rel=1e-10)
-        assert found.p_val == pytest.approx(wanted.pvalue, rel=1e-8)
+        found, wanted = effects.equal_means([Sample.of(u) for u in units]), stats.alexandergovern(*units)
+        assert found.statistic == pytest.approx(wanted.statistic, rel=1e-3)
+        assert found.p_val == pytest.approx(wanted.pvalue, rel=1e-3)
+
+
+def test_twenty_equal_models_are_found_equal() -> None:
+    """Welch's F rejects them in 7 %, and in .7 % at the level that one of 21 pairs must reach."""
+    draw = np.random.default_rng(0)
+    p_vals = []
+    for _ in range(4000):
+        squares = np.geomspace(0.3, 0.9, 20) ** 2 / 9
+        drawn = zip(draw.normal(0.3, np.sqrt(squares)), squares * draw.chisquare(8, 20) / 8, strict=True)
+        clusters = [Sample(mean=mean, square=square, units=9, effective=9.0) for mean, square in drawn]
+        p_vals.append(effects.equal_means(clusters).p_val)
+    assert 0.04 < np.mean(np.array(p_vals) < 0.05) < 0.06
+    assert np.mean(np.array(p_vals) < 0.05 / 21) < 0.005
 
 
 def test_paule_and_mandels_variance_solves_its_equation_and_equals_dersimonian_lairds_for_equal_errors() -> None:
@@ -103,6 +117,30 @@ def test_prediction_interval_covers_a_new_model() -> None:
         found = simulation.score_values(name, 150, seed=3)
         assert least < found["covered"] < 0.995
         assert found["tau_covered"] > 0.89
+
+
+def test_errors_that_are_not_well_known_do_not_narrow_the_range_of_a_new_model() -> None:
+    """Draws that overstate errors would take them from the spread: 2 % narrower than with known errors."""
+    draw = np.random.default_rng(0)
+    ratios = []
+    for number in range(20):
+        drawn = draw.normal(0.3, 0.3, 8)
+        known, estimated = (
+            [Sample(mean=mean, square=0.03, units=9, effective=units) for mean in drawn] for units in (1e6, 9.0)
+        )
+        widths = [np.ptp(effects.random_effects(one, seed=number).prediction) for one in (known, estimated)]
+        ratios.append(widths[1] / widths[0])
+    assert 1.0 < np.mean(ratios) < 1.06
+
+
+def test_means_that_are_equal_by_luck_do_not_bound_the_spread_at_nothing() -> None:
+    """Three models of nine runs cannot tell that models never differ: the interval was 0 to 0."""
+    close = [Sample(mean=mean, square=0.01, units=9, effective=9.0) for mean in (0.3, 0.301, 0.299)]
+    usual = [Sample(mean=mean, square=0.01, units=9, effective=9.0) for mean in (0.3, 0.3 + 0.083, 0.3 - 0.083)]
+    limits = [effects.random_effects(one).tau_interval for one in (close, usual)]  # of the second Q is at its median
+    assert limits[0][0] == 0
+    assert limits[0][1] == pytest.approx(limits[1][1], rel=0.05)
+    assert limits[0][1] > 0.3
 
 
 def test_signs_that_reverse_are_named() -> None:
@@ -167,6 +205,39 @@ def test_no_difference_is_not_a_no_unless_it_is_excluded() -> None:
 def test_without_n_unequal_noise_cannot_be_excluded() -> None:
     answer = claim(scores_of(study([0.9, -0.9]).assign(n=np.nan)), ["model"])
     assert "Noise of the test sets is not known" in answer.sentences[0]
+
+
+def test_residuals_that_may_be_all_noise_are_told_apart_from_noise_that_is_not_known() -> None:
+    table = study([0.5, 0.5], sizes=(0.004, 0.1)).assign(n=1000)
+    (said,) = claim(scores_of(table), ["model"]).sentences
+    assert "too little is left of the residuals in m0: a ~ b, a ~ c, b ~ c. Larger test sets, or records" in said
+    assert "not known" not in said
+
+
+@pytest.mark.parametrize(("runs", "told"), [(3, "m2 (3)"), (1, "m2 (one or none)")])
+def test_models_of_few_runs_are_named_as_left_out(runs: int, told: str) -> None:
+    table = study([0.6, 0.6, -0.9])
+    few = table[~(table["model"].eq("m2") & table["run"].str[-1].astype(int).ge(runs))]
+    (said,) = claim(scores_of(few), ["model"]).sentences
+    assert "With 2 models" in said
+    assert said.endswith(f"Left out, with fewer than 9 independent units: {told}.")
+    (said,) = claim(scores_of(few[few["model"] != "m1"]), ["model"]).sentences
+    assert told in said if runs == 1 else "A model has 3 to 9 independent units here" in said
+    assert "Left out" not in claim(scores_of(table), ["model"]).sentences[0]
+
+
+def test_levels_are_called_by_their_names() -> None:
+    table = pd.concat(
+        [
+            study([rho], seed=k, steps=8).assign(model="m", shots=shots, run=lambda t, k=k: t["run"] + str(k))
+            for k, (shots, rho) in enumerate([(8, 0.8), (32, 0.8), (128, -0.8)])
+        ]
+    )
+    (said,) = claim(scores_of(table), ["shots"]).sentences
+    assert said.startswith("Depends on the shots: yes. With 3 values of shots of 9 or more independent units")
+    assert "differ between values of shots" in said
+    said = claim(scores_of(study([0.5, 0.5], steps=8).assign(family=lambda t: t["model"])), ["family"]).sentences[0]
+    assert "difference between families" in said
 
 
 def test_units_of_a_family_are_its_models() -> None:
@@ -251,3 +322,16 @@ def test_the_simulated_truth_knows_the_bound_of_loadings():
     plain = simulation.true_z(simulation.Cell(), loading)
     assert plain == pytest.approx(np.arctanh(np.outer(loading, loading)))
     assert plain[0, 3] - simulation.true_z(cell, loading)[0, 3] > 0.2
+
+
+def test_measured_noise_that_leaves_nothing_is_not_called_a_lack_of_models() -> None:
+    """With records of which noise takes all, correlations are shown as observed and not tested."""
+    draw = np.random.default_rng(0)
+    both = [{("a", "b"): one} for one in samples(draw, 0.2, 0.4)]
+    noisy = [
+        ClusterValues(name=f"m{k}", observed=one, corrected={}, measured=True, known=True) for k, one in enumerate(both)
+    ]
+    (row,) = compare(noisy).to_dict("records")
+    assert np.isfinite(row["r"])
+    assert np.isnan(row["p_val"])
+    assert row["corrected_by"] == "range"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +12,13 @@ import pytest
 
 import oodles as oo
 from oodles.stats.analysis import read_results, write_results
-from oodles.stats.clusters import Scores
+from oodles.stats.clusters import ClusterValues, Scores
 from oodles.stats.correlate import partial_correlations
+from oodles.stats.effects import Sample
 from oodles.stats.longtable import check_table
 from oodles.stats.redundancy import redundancy
 from oodles.stats.skill import skill
-from oodles.stats.stability import read_size, stability
+from oodles.stats.stability import _kinds, read_size, stability
 from oodles.stats.windows import places, windows
 from test_claim import study
 from test_correlate import simulated
@@ -131,6 +134,47 @@ def test_kinds_of_shift_that_agree_more() -> None:
     assert row["p_val"] == pytest.approx(0.1, abs=0.03)  # 20 ways to halve six sets, of which two are this one
     none = stability(scores_of(table))
     assert "no column tags" in none.caveats[0]
+
+
+def test_kinds_are_read_by_commas_and_a_set_and_its_slice_are_no_evidence() -> None:
+    """A user group and an age group are two kinds; a slice agrees with its set because it is part of it."""
+    kinds = {"s0": "user group", "s1": "age group", "s2": "user group, time", "s3": "time", "s4": "x", "s5": "y"}
+    table = alike(own=0.015)
+    answer = stability(scores_of(table.assign(tags=table["test_set"].map(kinds))))
+    (row,) = answer.tables["stability_kinds"].to_dict("records")
+    assert (row["same_pairs"], row["other_pairs"]) == (2, 13)  # s0 ~ s2, s2 ~ s3
+    assert row["kinds"] == "age group, time, user group, x, y"
+    part = table[table["test_set"] == "s0"].assign(test_set="s0/part")
+    whole = pd.concat([table, part])
+    scores = scores_of(whole.assign(tags=whole["test_set"].str[:2].map(kinds)), overlapping={"s0/part": {"s0"}})
+    (row,) = stability(scores).tables["stability_kinds"].to_dict("records")
+    assert (row["same_pairs"], row["other_pairs"]) == (3, 17)  # s0/part ~ s2 is one, s0/part ~ s0 is not
+
+
+def test_train_sets_of_a_model_are_no_further_models_of_its_size() -> None:
+    table = study([0.3] * 5, runs=5, steps=12, sizes=(0.03, 0.03))
+    table = table.assign(size=table["model"].map({f"m{k}": f"{10**k}m" for k in range(5)}))
+    again = [table.assign(train_set=f"in{k}", run=table["run"] + f"_{k}") for k in range(3)]
+    once, thrice = (stability(scores_of(one)).tables["stability_trends"].iloc[0] for one in (table, pd.concat(again)))
+    assert (once["groups"], thrice["groups"]) == (5, 15)
+    for column in ("per_tenfold", "per_tenfold_low", "per_tenfold_high", "p_size"):
+        assert thrice[column] == pytest.approx(once[column])
+
+
+def test_kinds_are_permuted_over_what_was_observed() -> None:
+    """With records both the difference and its permutations are without noise."""
+    names = [f"s{k}" for k in range(6)]
+    tags = {name: "domain" if k < 3 else "adversarial" for k, name in enumerate(names)}
+    draw = np.random.default_rng(0)
+    values = {pair: Sample.of(0.3 * draw.normal(size=9)) for pair in combinations(names, 2)}
+    larger = {pair: replace(sample, mean=3 * sample.mean) for pair, sample in values.items()}
+    table = alike()
+    scores = scores_of(table.assign(tags=table["test_set"].map(tags)))
+    with_records = ClusterValues(name="m", observed=values, corrected=larger, measured=True, known=True)
+    without = replace(with_records, measured=False)
+    (found,), (wanted,) = (_kinds([one], scores) for one in (with_records, without))
+    assert found["difference"] == pytest.approx(3 * wanted["difference"])
+    assert found["p_val"] == wanted["p_val"] > 0.1
 
 
 # skill

@@ -26,8 +26,18 @@ def counted(number: int, what: str) -> str:
     >>> counted(1, "pair"), counted(3, "pair"), counted(2, "train set")
     ('1 pair', '3 pairs', '2 train sets')
     """
-    plural = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
-    return f"1 {what}" if number == 1 else f"{number} {plural}"
+    return f"1 {what}" if number == 1 else f"{number} {plural(what)}"
+
+
+def plural(what: str) -> str:
+    """More than one of a noun; in "value of shots" the first noun changes.
+
+    >>> plural("train set"), plural("family"), plural("value of shots")
+    ('train sets', 'families', 'values of shots')
+    """
+    head, of, rest = what.partition(" of ")
+    many = f"{head[:-1]}ies" if head.endswith("y") and head[-2:-1] not in "aeiou" else f"{head}s"
+    return f"{many}{of}{rest}"
 
 
 def several(names: list[str], most: int = 4) -> str:

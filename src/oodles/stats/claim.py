@@ -16,7 +16,7 @@ import pandas as pd
 
 from oodles.errors import ConfigError, nearest
 from oodles.stats import effects
-from oodles.stats.answers import Answer, counted, several
+from oodles.stats.answers import Answer, counted, plural, several
 from oodles.stats.clusters import ClusterValues, Pair, Scores, cluster_values
 from oodles.stats.effects import Sample
 from oodles.stats.longtable import as_names
@@ -24,10 +24,11 @@ from oodles.stats.pairs import shares_examples
 from oodles.stats.resample import DESCRIPTIVE, holm
 from oodles.stats.series import NO_NAME, OF_POINTS
 
-TESTED = 9  # units of a level below which Welch's test rejects too often
+TESTED = 9  # units of a level below which the test of equality rejects too often
 FEWEST = 3  # units of a level below which it is not described either
 SMALL = 0.2  # sd over levels of Fisher's z that is no difference to speak of
 SIGNIFICANT = 0.05
+NAMED = 5  # levels that are left out and named
 DRAW = "draw"  # column that names the data a run was trained on
 PAIR_COLUMNS = (
     *("a", "b", "within", "levels", "fewest_units", "r", "low", "high", "tau", "tau_low", "tau_high"),
@@ -85,9 +86,11 @@ def _of_factor(scores: Scores, across: str) -> Answer:
     scores, layout = _layout(scores, across)
     within = _within(scores)
     rows, levels, sentences, brief, caveats = [], [], [], [], list(layout.caveats)
+    every: list[ClusterValues] = []
     if _method(scores, within) != scores.recipe.method:
         caveats.append(f"one checkpoint per run: a straight line is fitted in each {_noun(across)}, not a curve")
     for stratum, clusters in _clusters(scores, layout, within):
+        every += clusters
         found = compare(clusters, level=scores.recipe.level, overlapping=scores.overlapping)
         if found.empty:
             caveats.append(f"{_where(stratum) or 'the table'}: no pair of test sets has two levels of {across}")
@@ -98,7 +101,10 @@ def _of_factor(scores: Scores, across: str) -> Answer:
         rows.append(found.assign(**told))
         levels.append(_level_rows(clusters, scores.recipe.level).assign(**told))
     if not rows:
-        sentences = [f"Depends on the {_noun(across)}: cannot be told. No pair of test sets has two levels to compare."]
+        asked = f"Depends on the {across.replace('_', ' ')}: cannot be told"
+        noun = _noun(across)
+        none = f"No pair of test sets has two {plural(noun)} to compare."
+        sentences = [f"{asked}. {none}{_left_out(every, noun)}"]
     strata = list(layout.strata)
     return Answer(
         name="claim",
@@ -118,11 +124,13 @@ def _frame(frames: Sequence[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
 
 
 def _noun(across: str) -> str:
-    return across.replace("_", " ")
+    """What one level is called: a model, a train set, a value of shots."""
+    name = across.replace("_", " ")
+    return f"value of {name}" if name.endswith("s") else name
 
 
 def _where(stratum: Mapping[str, str]) -> str:
-    return ", ".join(f"{_noun(name)} {value}" for name, value in stratum.items())
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in stratum.items())
 
 
 # which runs are compared
@@ -151,7 +159,7 @@ def _layout(scores: Scores, across: str) -> tuple[Scores, _Layout]:
             strata.append(column)
         elif inside.nunique() > level.nunique() and unit == "run":
             unit = column
-            said.append(f"the units of a {_noun(across)} are its {_noun(column)}s")
+            said.append(f"the units of a {_noun(across)} are its {plural(_noun(column))}")
     strata = [column for column in strata if runs[column].nunique() > 1]
     scores, unit, shared = _with_draws(scores, unit)
     return scores, _Layout(across=across, strata=tuple(strata), unit=unit, caveats=(*said, *shared))
@@ -225,13 +233,13 @@ def compare(
 
 
 def _compare_pair(pair: Pair, clusters: Sequence[ClusterValues], level: float, draws: int) -> list[dict[str, Any]]:
-    measured = all(cluster.measured for cluster in clusters)
     ends = {"observed": _units_of(pair, clusters, "observed"), "corrected": _units_of(pair, clusters, "corrected")}
+    measured = all(cluster.measured for cluster in clusters) and len(ends["corrected"]) > 1
     shown = ends["corrected" if measured else "observed"]
     if len(shown) < 2:
         return []
     tested = {end: {name: v for name, v in units.items() if v.units >= TESTED} for end, units in ends.items()}
-    p_vals = {end: effects.welch(list(units.values())).p_val for end, units in tested.items()}
+    p_vals = {end: effects.equal_means(list(units.values())).p_val for end, units in tested.items()}
     p_val = p_vals["corrected"] if measured else _larger(*p_vals.values())
     used = tested["corrected" if measured else "observed"]
     used = used if len(used) > 1 else {name: v for name, v in shown.items() if v.units >= FEWEST}
@@ -330,20 +338,21 @@ def _sentence(
     where = f" ({_where(stratum)})" if stratum else ""
     p_values = found["p_val"].to_numpy(float)
     omnibus = float(found["p_holm"].min())
-    asked = f"Depends on the {noun}{where}"
+    asked = f"Depends on the {across.replace('_', ' ')}{where}"
     if not np.isfinite(omnibus):
         return f"{asked}: cannot be told. {_untested(found, clusters, noun)}"
     tested = int(np.isfinite(p_values).sum())
+    rest = _left_out(clusters, noun) + ("" if tested == len(found) else f" {_noisy(found, clusters, noun)}")
     of = "" if tested == len(found) else f" of {len(found)}"
     basis = f"{_levels(found, noun)} and {tested}{of} pairs that could be tested"
     if omnibus < SIGNIFICANT:
-        return f"{asked}: yes. {_differ(found, noun, basis, omnibus, brief=brief)}"
+        return f"{asked}: yes. {_differ(found, noun, basis, omnibus, brief=brief)}{rest}"
     if float(found["tau_high"].max()) < SMALL:
         return (
             f"{asked}: no. With {basis}, no difference was found (all pairs together p {_p(omnibus)}), and the sd of "
-            f"Fisher's z over {noun}s is below {SMALL} in every pair."
+            f"Fisher's z over {plural(noun)} is below {SMALL} in every pair.{rest}"
         )
-    return f"{asked}: cannot be told. {_open(found, noun, basis, omnibus, clusters)}"
+    return f"{asked}: cannot be told. {_open(found, noun, basis, omnibus, clusters)}{rest}"
 
 
 def _p(value: float) -> str:
@@ -358,16 +367,43 @@ def _levels(found: pd.DataFrame, noun: str) -> str:
 
 def _untested(found: pd.DataFrame, clusters: Sequence[ClusterValues], noun: str) -> str:
     if np.isfinite(found["p_observed"].to_numpy(float)).any():
-        return (
-            f"Noise of the test sets is not known (records, or n with accuracies in 0..1, would tell), and unequal "
-            f"noise alone makes correlations differ between {noun}s."
-        )
+        return _noisy(found, clusters, noun)
     counts = sorted({sample.units for cluster in clusters for sample in cluster.observed.values()})
     span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return (
-        f"A {noun} has {span} independent units here, and a test needs {TESTED} of each of two or more {noun}s: what "
-        "is shown is descriptive."
+        f"A {noun} has {span} independent units here, and a test needs {TESTED} of each of two or more {plural(noun)}: "
+        "what is shown is descriptive."
     )
+
+
+def _noisy(found: pd.DataFrame, clusters: Sequence[ClusterValues], noun: str) -> str:
+    """Why pairs that are there as observed were not tested: their noise."""
+    clusters = [one for one in clusters if _units(one) >= TESTED]
+    if not all(cluster.known for cluster in clusters):
+        return (
+            f"Noise of the test sets is not known (records, or n with accuracies in 0..1, would tell), and unequal "
+            f"noise alone makes correlations differ between {plural(noun)}."
+        )
+    open_ = found[found["p_val"].isna()]
+    pairs = list(zip(open_["a"], open_["b"], strict=True))
+    lacking = [one for one in clusters if any(pair in one.observed and pair not in one.corrected for pair in pairs)]
+    return (
+        f"Not tested, because without the noise of so few examples too little is left of the residuals in "
+        f"{several([one.name for one in lacking], 3)}: {several([f'{a} ~ {b}' for a, b in pairs], 3)}. Larger test "
+        "sets, or records, would tell."
+    )
+
+
+def _units(cluster: ClusterValues) -> int:
+    """Independent units of a level; 0 where there are too few for any value."""
+    return max((sample.units for sample in cluster.observed.values()), default=0)
+
+
+def _left_out(clusters: Sequence[ClusterValues], noun: str) -> str:
+    """The levels that are too small to be tested, by name if they are few."""
+    few = [f"{one.name} ({_units(one) or 'one or none'})" for one in clusters if _units(one) < TESTED]
+    told = ", ".join(few) if len(few) <= NAMED else counted(len(few), noun)
+    return f" Left out, with fewer than {TESTED} independent units: {told}." if few else ""
 
 
 def _predicted(row: Mapping[Any, Any], noun: str) -> str:
@@ -382,7 +418,7 @@ def _differ(found: pd.DataFrame, noun: str, basis: str, omnibus: float, *, brief
     names = [f"{row['a']} ~ {row['b']}{_predicted(row, noun)}" for row in clear.to_dict("records")]
     verb = "carries" if len(clear) == 1 else "carry"
     text = (
-        f"With {basis}, correlations differ between {noun}s (all pairs together p {_p(omnibus)}); "
+        f"With {basis}, correlations differ between {plural(noun)} (all pairs together p {_p(omnibus)}); "
         f"{counted(len(clear), 'pair')} {verb} it (5 % level, adjusted for testing all pairs)"
     )
     text += "." if brief else f": {several(names)}."
@@ -400,13 +436,14 @@ def _differ(found: pd.DataFrame, noun: str, basis: str, omnibus: float, *, brief
 def _open(found: pd.DataFrame, noun: str, basis: str, omnibus: float, clusters: Sequence[ClusterValues]) -> str:
     spread = float(found["tau_high"].median())
     bound = (
-        f"an sd of Fisher's z over {noun}s of up to {spread:.2f} (median pair) is not excluded"
+        f"an sd of Fisher's z over {plural(noun)} of up to {spread:.2f} (median pair) is not excluded"
         if np.isfinite(spread)
-        else f"with two {noun}s nothing bounds how much others would differ"
+        else f"with two {plural(noun)} nothing bounds how much others would differ"
     )
-    text = f"With {basis}, no difference between {noun}s was found (all pairs together p {_p(omnibus)}), but {bound}."
+    none = f"no difference between {plural(noun)} was found (all pairs together p {_p(omnibus)})"
+    text = f"With {basis}, {none}, but {bound}."
     spreads = [sample.units * sample.square for cluster in clusters for sample in cluster.observed.values()]
     ratio = SMALL / float(np.sqrt(np.nanmedian(spreads)))
     needed = effects.units_needed(ratio, int(found["levels"].median()))
-    wanted = f"about {needed} units per {noun}" if needed else f"more {noun}s"
+    wanted = f"about {needed} units per {noun}" if needed else f"more {plural(noun)}"
     return f"{text} To find an sd of {SMALL} in a pair in 80 % of studies would take {wanted}."

@@ -86,7 +86,8 @@ class ClusterValues:
     name: str
     observed: Mapping[Pair, Sample]  # a pair without a correlation is not there
     corrected: Mapping[Pair, Sample]  # the same without noise
-    measured: bool  # noise was measured from records, not taken from the number of examples
+    measured: bool  # all noise was measured from records, not taken from the number of examples
+    known: bool  # something is known of the noise: a pair that is not in `corrected` has too little else
 
 
 def cluster_values(
@@ -109,7 +110,7 @@ def cluster_values(
     """
     observed: dict[Pair, Sample] = {}
     corrected: dict[Pair, Sample] = {}
-    measured = []
+    measured, known = [], []
     for part in without_gaps(series, recipe.within):
         found = estimate(part, recipe)
         whole = found.fit.residuals.T @ found.fit.residuals
@@ -119,6 +120,7 @@ def cluster_values(
         clean = _without_covariate_noise(found, items, metric, recipe.method)
         shares = _shares(found)
         measured += [noise.source == "records" for noise in noises]
+        known.append(clean is not None and bool(np.isfinite(own).all()))
         both = [(_pseudo_values(products, np.zeros_like(own)), observed)]
         if clean is not None:
             both.append((_pseudo_values(clean, own), corrected))
@@ -127,7 +129,13 @@ def cluster_values(
                 if np.isfinite(values[:, i, j]).all():
                     weights = np.sqrt(shares[:, i] * shares[:, j])
                     into[part.test_sets[i], part.test_sets[j]] = Sample.of(values[:, i, j], weights)
-    return ClusterValues(name=name, observed=observed, corrected=corrected, measured=bool(measured) and all(measured))
+    return ClusterValues(
+        name=name,
+        observed=observed,
+        corrected=corrected,
+        measured=bool(measured) and all(measured) and all(known),
+        known=all(known),
+    )
 
 
 def without_gaps(series: Series, within: str) -> Iterator[Series]:

@@ -63,7 +63,7 @@ class Comparison:
     """A test of equal means."""
 
     statistic: float
-    df: tuple[float, float]
+    df: int
     p_val: float
 
 
@@ -89,38 +89,41 @@ class Reversal:
     below: tuple[int, ...]
 
 
-def welch(samples: Sequence[Sample]) -> Comparison:
-    """Equality of means of clusters that may differ in spread and in the number of units.
+def equal_means(samples: Sequence[Sample]) -> Comparison:
+    """Alexander and Govern's test of equal means of clusters that may differ in spread and in the number of units.
 
     Parameters
     ----------
     samples : sequence of Sample
         The clusters.
 
+    Notes
+    -----
+    Each cluster's distance from the weighted mean is a t value with its own degrees of freedom; as normal deviates
+    their squares add up to a chi-square with k - 1. Welch's F takes one number of degrees of freedom for all, which is
+    right for few clusters: at 5 % it rejects 20 equal clusters of nine normal units in 7 %, and at the .24 % that one
+    of 21 pairs must reach in .7 %; this test in 5 and .3 %.
+
     References
     ----------
-    Welch, B. L. (1951). On the comparison of several mean values: an alternative approach. Biometrika 38.
+    Alexander, R. A. and Govern, D. M. (1994). A new and simpler approximation for ANOVA under variance heterogeneity.
+    Journal of Educational Statistics 19.
 
     Examples
     --------
     >>> units = [1.0, 2, 3, 4], [2.0, 4, 6, 9], [5.0, 6, 7, 9]
-    >>> found = welch([Sample.of(np.array(one)) for one in units])
-    >>> round(found.statistic, 4), round(found.p_val, 4)
-    (7.2968, 0.0279)
+    >>> found = equal_means([Sample.of(np.array(one)) for one in units])
+    >>> round(found.statistic, 3), round(found.p_val, 4)
+    (7.081, 0.029)
     """
     counts, means, squares = _moments(samples)
-    k = len(counts)
-    if k < 2 or not (squares > 0).all():
-        return Comparison(statistic=float("nan"), df=(k - 1.0, float("nan")), p_val=float("nan"))
+    if len(counts) < 2 or not (squares > 0).all():
+        return Comparison(statistic=float("nan"), df=len(counts) - 1, p_val=float("nan"))
     weights = 1.0 / squares
-    total = weights.sum()
-    middle = (weights * means).sum() / total
-    spread = ((1 - weights / total) ** 2 / (counts - 1)).sum()
-    statistic = (weights * (means - middle) ** 2).sum() / (k - 1) / (1 + 2 * (k - 2) / (k**2 - 1) * spread)
-    df = (k**2 - 1) / (3 * spread)
-    return Comparison(
-        statistic=float(statistic), df=(k - 1.0, float(df)), p_val=float(stats.f.sf(statistic, k - 1, df))
-    )
+    distances = np.abs(means - (weights * means).sum() / weights.sum()) / np.sqrt(squares)
+    deviates = stats.norm.isf(stats.t.sf(distances, counts - 1))
+    statistic, df = float(np.square(deviates).sum()), len(counts) - 1
+    return Comparison(statistic=statistic, df=df, p_val=float(stats.chi2.sf(statistic, df)))
 
 
 def _moments(samples: Sequence[Sample]) -> tuple[Array, Array, Array]:
@@ -158,6 +161,21 @@ def _solve_spread(means: Array, squares: Array, wanted: Array) -> Array:
     return np.asarray(found, dtype=float)
 
 
+def _unusual(means: Array, squares: Array) -> float:
+    """How much smaller Cochran's Q is than its median under equal means; 1 where it is larger."""
+    weights = 1.0 / squares
+    middle = (weights * means).sum() / weights.sum()
+    return float(min(1.0, (weights * (means - middle) ** 2).sum() / stats.chi2.median(len(means) - 1)))
+
+
+def _drawn(means: Array, squares: Array, spreads: Array, draw: np.random.Generator) -> tuple[Array, Array]:
+    """Mean and variance over clusters, given draws of the clusters' squared errors and of Cochran's Q."""
+    variance = _solve_spread(np.broadcast_to(means, squares.shape), squares, spreads)
+    weights = 1.0 / (squares + variance[:, None])
+    total = weights.sum(axis=1)
+    return (weights * means).sum(axis=1) / total + draw.normal(size=len(total)) / np.sqrt(total), variance
+
+
 def random_effects(samples: Sequence[Sample], *, level: float = 0.95, seed: int = 0, draws: int = DRAWS) -> Effects:
     """Mean and spread of the true values over clusters, and where a new cluster would be.
 
@@ -165,14 +183,21 @@ def random_effects(samples: Sequence[Sample], *, level: float = 0.95, seed: int 
     -----
     The estimates are Paule and Mandel's. Intervals come from draws of what is not known: the variance of each cluster's
     mean, `s^2 (n - 1) / chi^2`; given those, the variance over clusters at which Cochran's Q equals a draw of its
-    distribution (Viechtbauer's Q profile, as a confidence distribution), 0 where there is none; given that, the mean;
-    given both, a new cluster. The plain interval, mean -+ t sqrt(tau^2 + se^2) with k - 2 degrees of freedom, takes tau
-    as known and covers 90 to 93 % where tau is small; where it is the wider one (large tau) it is part of the
-    prediction: alone, the draws cover 92.6 to 94.7 %, both together 93 to 96 %. Fewer than three clusters show no
-    spread: nan.
+    distribution (Viechtbauer's Q profile, as a confidence distribution), 0 where there is none; given that, the mean.
+    Means that happen to lie closer than equal ones mostly do (Q below its median) would bound the spread more tightly
+    than the clusters can tell, down to 0 of three: the limits are then those at the median (a power-constrained limit,
+    Cowan et al., 2011).
+
+    Those variances are (n - 1) / (n - 3) times `s^2` on average, a third more with nine units, and what they take is
+    missing in the spread: right for its lower limit, too narrow for a new cluster (92 to 93 % where the spread is about
+    that of the units' means). A new cluster is therefore drawn with variances about `s^2`, `s^2 chi^2 / (n - 1)`. The
+    plain interval, mean -+ t sqrt(tau^2 + se^2) with k - 2 degrees of freedom, takes tau as known and covers 90 to 93 %
+    where tau is small; where it is the wider one (large tau, few clusters) it is the prediction. Fewer than three
+    clusters show no spread: nan.
 
     References
     ----------
+    Cowan, G., Cranmer, K., Gross, E. and Vitells, O. (2011). Power-constrained limits. arXiv:1105.3166.
     Higgins, J. P. T., Thompson, S. G. and Spiegelhalter, D. J. (2009). A re-evaluation of random-effects meta-analysis.
     Journal of the Royal Statistical Society A 172.
     Viechtbauer, W. (2007). Confidence intervals for the amount of heterogeneity in meta-analysis. Statistics in
@@ -197,12 +222,11 @@ def random_effects(samples: Sequence[Sample], *, level: float = 0.95, seed: int 
     mean = float((weights * means).sum() / weights.sum())
     draw = np.random.default_rng(seed)
     shape = (draws, len(counts))
-    drawn_squares = squares * (counts - 1) / draw.chisquare(counts - 1, shape)
-    drawn_variance = _solve_spread(np.broadcast_to(means, shape), drawn_squares, draw.chisquare(len(counts) - 1, draws))
-    weights = 1.0 / (drawn_squares + drawn_variance[:, None])
-    drawn_mean = (weights * means).sum(axis=1) / weights.sum(axis=1)
-    drawn_mean = drawn_mean + draw.normal(size=draws) / np.sqrt(weights.sum(axis=1))
-    new = drawn_mean + np.sqrt(drawn_variance) * draw.normal(size=draws)
+    ratios = np.maximum(draw.chisquare(counts - 1, shape) / (counts - 1), 1e-9)
+    spreads = draw.chisquare(len(counts) - 1, draws)
+    drawn_mean, drawn_variance = _drawn(means, squares / ratios, spreads * _unusual(means, squares), draw)
+    new_mean, new_variance = _drawn(means, squares * ratios, spreads, draw)
+    new = new_mean + np.sqrt(new_variance) * draw.normal(size=draws)
     side = 1.0 if mean >= 0 else -1.0
     with np.errstate(divide="ignore"):
         other = stats.norm.cdf(-side * drawn_mean / np.sqrt(drawn_variance))

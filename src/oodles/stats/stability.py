@@ -16,14 +16,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import stats
 
 from oodles.stats import effects
 from oodles.stats.answers import Answer, several
-from oodles.stats.clusters import ClusterValues, Scores, cluster_values
+from oodles.stats.clusters import ClusterValues, Pair, Scores, cluster_values
 from oodles.stats.effects import Sample
 from oodles.stats.estimates import Estimate, estimate, usable_points
 from oodles.stats.items import noises_of
+from oodles.stats.pairs import shares_examples
 from oodles.stats.residuals import centre
 from oodles.stats.series import Series
 from oodles.stats.splines import Array
@@ -117,7 +119,11 @@ def _measures(found: Estimate, values: ClusterValues, scores: Scores) -> dict[st
     steps = _step_squares(used)
     if steps is not None:
         measured["steps"] = _log_sample(steps)
-    spreads = [sample.units * sample.square for sample in values.observed.values() if np.isfinite(sample.square)]
+    spreads = [
+        sample.units * sample.square
+        for pair, sample in values.observed.items()
+        if np.isfinite(sample.square) and not shares_examples(*pair, scores.overlapping)
+    ]
     if spreads:
         units = next(iter(values.observed.values())).units
         # A sample variance has a log with variance 2 / (n - 1); pairs are not independent, so their mean counts as one.
@@ -179,8 +185,8 @@ def read_size(text: str) -> float:
 def _trend(what: str, known: Sequence[tuple[Mapping[str, str], Sample, float]]) -> dict[str, Any]:
     """Whether groups differ (nine units and more), and the change with a tenfold size."""
     usable = [sample for _, sample, _ in known if sample.units >= TESTED and np.isfinite(sample.square)]
-    differ = effects.welch(usable).p_val if len(usable) > 1 else float("nan")
-    sized = [(size, sample.mean) for _, sample, size in known if np.isfinite(size)]
+    differ = effects.equal_means(usable).p_val if len(usable) > 1 else float("nan")
+    sized = _sized(known)
     nothing = dict.fromkeys(("per_tenfold", "per_tenfold_low", "per_tenfold_high", "p_size"), float("nan"))
     row = {"what": what, "p_differ": differ, "groups": len(known), **nothing}
     if len({size for size, _ in sized}) < 4:
@@ -196,6 +202,15 @@ def _trend(what: str, known: Sequence[tuple[Mapping[str, str], Sample, float]]) 
         "per_tenfold_high": float(limits[2]),
         "p_size": float(line.pvalue),
     }
+
+
+def _sized(known: Sequence[tuple[Mapping[str, str], Sample, float]]) -> list[tuple[float, float]]:
+    """Size and mean of every model: groups of one model (its train sets) are no independent models of that size."""
+    values: dict[tuple[str, float], list[float]] = {}
+    for number, (group, sample, size) in enumerate(known):
+        if np.isfinite(size):
+            values.setdefault((group.get("model", str(number)), size), []).append(sample.mean)
+    return [(size, float(np.mean(own))) for (_, size), own in values.items()]
 
 
 def _sentence(trend: Mapping[str, Any], known: Sequence[tuple[Mapping[str, str], Sample, float]]) -> str:
@@ -226,63 +241,73 @@ def _p(value: float) -> str:
 def _kinds(clusters: Sequence[ClusterValues], scores: Scores) -> list[dict[str, Any]]:
     """Mean Fisher's z of pairs with a kind in common less that of the other pairs, over groups."""
     table = scores.table
-    if "tags" not in table.columns or not clusters:
+    if "tags" not in table.columns:
         return []
     tags = table.drop_duplicates("test_set").set_index("test_set")["tags"]
     named = {str(name): set(split_tags(text)) for name, text in tags.items()}
-    differences = []
-    counts = (0, 0)
-    for cluster in clusters:
-        end = cluster.corrected if cluster.measured else cluster.observed
-        same = [s.mean for (a, b), s in end.items() if named.get(a, set()) & named.get(b, set())]
-        other = [s.mean for (a, b), s in end.items() if not named.get(a, set()) & named.get(b, set())]
-        if same and other:
-            differences.append(float(np.mean(same) - np.mean(other)))
-            counts = (len(same), len(other))
-    if not differences:
+    sets = sorted({name for cluster in clusters for pair in cluster.observed for name in pair})
+    pairs = list(combinations(sets, 2))
+    values = np.array([_means(cluster, pairs, scores) for cluster in clusters]).reshape(len(clusters), len(pairs))
+    shares = np.array([[bool(named.get(a, set()) & named.get(b, set())) for b in sets] for a in sets], dtype=bool)
+    same = np.array([shares[sets.index(a), sets.index(b)] for a, b in pairs], dtype=bool)
+    apart = _apart(values, same)
+    compared = np.isfinite(apart)
+    if not compared.any():
         return []
-    observed = float(np.mean(differences))
-    p_val = _permuted(clusters, named, observed)
-    row = {"kinds": ", ".join(sorted(set().union(*named.values()))), "difference": observed}
-    error = np.std(differences, ddof=1) / np.sqrt(len(differences)) if len(differences) > 1 else float("nan")
-    reach = float(stats.t.ppf(0.975, max(len(differences) - 1, 1))) * float(error)
-    limits = {"low": observed - reach, "high": observed + reach}
+    values, apart = values[compared], apart[compared]
+    error = np.std(apart, ddof=1) / np.sqrt(len(apart)) if len(apart) > 1 else float("nan")
+    reach = float(stats.t.ppf(0.975, max(len(apart) - 1, 1))) * float(error)
+    known = np.isfinite(values).any(axis=0)
     return [
-        {**row, **limits, "p_val": p_val, "same_pairs": counts[0], "other_pairs": counts[1], "groups": len(differences)}
+        {
+            "kinds": ", ".join(sorted(set().union(*named.values()))),
+            "difference": float(apart.mean()),
+            "low": float(apart.mean()) - reach,
+            "high": float(apart.mean()) + reach,
+            "p_val": _permuted(values, shares, float(apart.mean())),
+            "same_pairs": int((known & same).sum()),
+            "other_pairs": int((known & ~same).sum()),
+            "groups": len(apart),
+        }
     ]
+
+
+def _means(cluster: ClusterValues, pairs: Sequence[Pair], scores: Scores) -> list[float]:
+    """Fisher's z of these pairs, without noise where it was measured; of sets that share examples nan."""
+    end = cluster.corrected if cluster.measured else cluster.observed
+    found = []
+    for a, b in pairs:
+        sample = None if shares_examples(a, b, scores.overlapping) else end.get((a, b))
+        found.append(float("nan") if sample is None else sample.mean)
+    return found
+
+
+def _apart(values: Array, same: NDArray[np.bool_]) -> Array:
+    """Of every group (row) the mean over these pairs less that over the others; nan where it lacks either."""
+    known, filled = np.isfinite(values), np.nan_to_num(values)
+    with np.errstate(invalid="ignore"):
+        ours, others = ((filled * which).sum(axis=1) / (known & which).sum(axis=1) for which in (same, ~same))
+    return np.asarray(ours - others, dtype=float)
 
 
 def split_tags(text: object) -> list[str]:
     """The kinds of shift that a cell of the column `tags` names.
 
-    >>> split_tags("lexical, syntax"), split_tags(None)
-    (['lexical', 'syntax'], [])
+    >>> split_tags("user group, syntax"), split_tags(None)
+    (['user group', 'syntax'], [])
     """
     missing = text is None or text is pd.NA or (isinstance(text, float) and np.isnan(text))
-    return [] if missing else [tag for tag in re.split(r"[,; ]+", str(text).strip()) if tag]
+    return [] if missing else [tag.strip() for tag in re.split("[,;]", str(text)) if tag.strip()]
 
 
-def _permuted(
-    clusters: Sequence[ClusterValues], named: Mapping[str, set[str]], observed: float, draws: int = 2000
-) -> float:
+def _permuted(values: Array, shares: NDArray[np.bool_], observed: float, draws: int = 2000) -> float:
     """Kinds permuted over test sets: pairs share sets, so pairs cannot be permuted (QAP)."""
-    sets = sorted({name for cluster in clusters for pair in cluster.observed for name in pair})
-    kinds = [named.get(name, set()) for name in sets]
-    place = {name: k for k, name in enumerate(sets)}
-    shares = np.array([[bool(a & b) for b in kinds] for a in kinds])
-    pairs = list(combinations(sets, 2))
-    means = [np.array([c.observed[p].mean if p in c.observed else np.nan for p in pairs]) for c in clusters]
-    i, j = (np.array([place[p[k]] for p in pairs]) for k in (0, 1))
+    i, j = np.triu_indices(len(shares), 1)  # in the order of `combinations`
     draw = np.random.default_rng(0)
-    count = 0
-    for _ in range(draws):
-        order = draw.permutation(len(sets))
-        same = shares[order[i], order[j]]
-        if same.all() or not same.any():
-            continue
-        apart = np.mean([np.nanmean(m[same]) - np.nanmean(m[~same]) for m in means])
-        count += abs(apart) >= abs(observed) - 1e-12
-    return (count + 1) / (draws + 1)
+    drawn = [draw.permutation(len(shares)) for _ in range(draws)]
+    apart = np.array([_apart(values, shares[order[i], order[j]]) for order in drawn])
+    apart = apart[np.isfinite(apart).all(axis=1)].mean(axis=1)
+    return float((np.abs(apart) >= abs(observed) - 1e-12).sum() + 1) / (len(apart) + 1)
 
 
 def _kinds_sentence(kinds: Sequence[Mapping[str, Any]]) -> str:
