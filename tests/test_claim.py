@@ -143,6 +143,16 @@ def test_means_that_are_equal_by_luck_do_not_bound_the_spread_at_nothing() -> No
     assert limits[0][1] > 0.3
 
 
+def test_the_spread_of_twenty_equal_models_may_be_nothing() -> None:
+    """The draws alone exclude 0 in a tenth of such studies, which is four times too often."""
+    draw = np.random.default_rng(0)
+    found = [
+        effects.random_effects(samples(draw, *[0.3] * 20, sd=0.5), seed=number, draws=500).tau_interval[0]
+        for number in range(200)
+    ]
+    assert np.mean(np.array(found) > 0) < 0.05
+
+
 def test_signs_that_reverse_are_named() -> None:
     draw = np.random.default_rng(1)
     found = effects.sign_reversal(samples(draw, 1.0, 0.0, -1.0))

@@ -96,6 +96,7 @@ def test_sets_that_tell_the_same_story_are_found() -> None:
 def test_sets_that_have_nothing_in_common_are_all_needed() -> None:
     answer = redundancy(scores_of(simulated(runs=8, rho=0.0, level=0.0)))
     assert "run them all" in answer.sentences[0]
+    assert "No two sets correlate at 0.5 or more" in answer.sentences[0]
 
 
 # stability

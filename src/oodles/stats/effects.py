@@ -186,7 +186,8 @@ def random_effects(samples: Sequence[Sample], *, level: float = 0.95, seed: int 
     distribution (Viechtbauer's Q profile, as a confidence distribution), 0 where there is none; given that, the mean.
     Means that happen to lie closer than equal ones mostly do (Q below its median) would bound the spread more tightly
     than the clusters can tell, down to 0 of three: the limits are then those at the median (a power-constrained limit,
-    Cowan et al., 2011).
+    Cowan et al., 2011). The lower limit is 0 unless the test of equal means rejects at its level: with 20 clusters of
+    nine units the draws alone put it above 0 in 10 % of those without any spread.
 
     Those variances are (n - 1) / (n - 3) times `s^2` on average, a third more with nine units, and what they take is
     missing in the spread: right for its lower limit, too narrow for a new cluster (92 to 93 % where the spread is about
@@ -233,13 +234,14 @@ def random_effects(samples: Sequence[Sample], *, level: float = 0.95, seed: int 
     tails = [(1 - level) / 2, (1 + level) / 2]
     root = np.sqrt(variance)
     low, high = _pair(np.quantile(new, tails))
+    least, most = _pair(np.sqrt(np.quantile(drawn_variance, tails)))
     plain = np.sqrt(variance + 1.0 / (1.0 / (squares + variance)).sum())
     reach = float(stats.t.ppf(tails[1], len(counts) - 2) * plain)
     return Effects(
         mean=mean,
         mean_interval=_pair(np.quantile(drawn_mean, tails)),
         tau=float(root),
-        tau_interval=_pair(np.sqrt(np.quantile(drawn_variance, tails))),
+        tau_interval=(least if equal_means(samples).p_val < tails[0] else 0.0, most),
         prediction=(min(low, mean - reach), max(high, mean + reach)),
         other_sign=float(stats.norm.cdf(-abs(mean) / root)) if root > 0 else 0.0,
         other_sign_interval=_pair(np.quantile(other, tails)),

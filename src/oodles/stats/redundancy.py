@@ -182,7 +182,8 @@ def _sentence(found: _Selection, used: Series, clusters: Ints) -> str:
     at = next(k for k, row in enumerate(found.rows) if row["enough"])
     groups = [[used.test_sets[k] for k in np.flatnonzero(clusters == c)] for c in np.unique(clusters)]
     alike = [" + ".join(names) for names in groups if len(names) > 1]
-    told = f"Sets that move together beyond in-domain: {several(alike)}." if alike else "No two sets move together."
+    none = f"No two sets correlate at {ALIKE:g} or more beyond in-domain."
+    told = f"Sets that move together beyond in-domain: {several(alike)}." if alike else none
     if at == 0:
         return f"No test set helps to predict the others in runs that were not seen: run them all. {told}"
     names = [str(row["test_set"]) for row in found.rows[1 : at + 1]]
