@@ -137,6 +137,7 @@ def compiled(folder: Path, name: str = "README") -> list[float]:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
     assert done.returncode == 0, done.stdout[-2000:]
     assert "Missing character" not in (folder / f"{name}.log").read_text(errors="replace")
+    assert not re.search(r"\d+pk>", done.stdout)  # bitmaps of letters would be Type 3
     return [float(points) for points in re.findall(r"Overfull \\hbox \(([\d.]+)pt too wide", done.stdout)]
 
 

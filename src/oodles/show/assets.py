@@ -183,6 +183,7 @@ def agreement_sheet(pairs: pd.DataFrame, within: str) -> Sheet:
 
 def _readme(drawn: Mapping[str, Figure], sheets: Sequence[str]) -> list[str]:
     lines = [r"\documentclass[twocolumn]{article}", r"\usepackage[T1]{fontenc}", r"\usepackage{booktabs,graphicx}"]
+    lines.append(r"\IfFileExists{lmodern.sty}{\usepackage{lmodern}}{\usepackage{mathptmx}}")  # no bitmaps of letters
     lines += [r"\usepackage[a4paper,left=25mm,right=25mm]{geometry}\setlength{\columnsep}{6mm}", r"\begin{document}"]
     for name, figure in drawn.items():
         wide = figure.get_figwidth() > 0.75 * TEXT
