@@ -208,6 +208,10 @@ def _clear(analysis: Analysis) -> str:
     return "; ".join(f"`{row.a}` and `{row.b}` {_r(row)}" for row in pairs[pairs["clear"]].itertuples()) or "none"
 
 
+def _p(value: float) -> str:
+    return "not tested" if np.isnan(value) else f"{value:.3f}"
+
+
 def _r(row: Any) -> str:
     return f"{row.r:.2f} [{row.low:.2f}, {row.high:.2f}]"
 
@@ -254,7 +258,7 @@ def _pairs_told(analysis: Analysis) -> str:
     shared = set.intersection(*map(set, analysis.result.table["caveats"]))
     shared = {said for said in shared if NO_RECORDS not in said}
     lines = [
-        f"| `{row.a}` and `{row.b}` | {_r(row)} | {row.p_holm:.3f} | {row.p_said:.3f} | {'yes' if row.clear else 'no'} "
+        f"| `{row.a}` and `{row.b}` | {_r(row)} | {row.p_holm:.3f} | {_p(row.p_said)} | {'yes' if row.clear else 'no'} "
         f"| {'; '.join(said for said in row.caveats if said not in shared and NO_RECORDS not in said) or 'none'} |"
         for row in pairs.itertuples()
     ]

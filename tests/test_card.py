@@ -32,7 +32,7 @@ def test_the_report_of_a_study_has_its_audit(tmp_path: Path) -> None:
     assert found is not None
     assert "5 examples occur with different right answers [duplicate-conflict]" in card
     assert len(found.findings) == 7
-    assert len(found.notes) == 48
+    assert len(found.notes) == 49
     snli = next(row for row in found.sheet.rows if row[0].text == "snli" and row[1].text == "test")
     assert [cell.text for cell in snli][2:6] == [
         "6605",

@@ -37,7 +37,7 @@ def test_a_correlation_that_changes_sign_is_told() -> None:
     (row,) = answer.tables["windows_change"].to_dict("records")
     assert row["early"] < -0.5 < 0.5 < row["late"]
     assert row["told"] == "changes sign"
-    assert "1 of them in sign: a ~ b" in answer.sentences[0]
+    assert "1 of them from one clear sign to the other: a ~ b" in answer.sentences[0]
 
 
 def test_a_window_is_the_analysis_of_its_points() -> None:

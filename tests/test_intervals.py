@@ -188,8 +188,10 @@ def test_p_values_are_adjusted_over_all_that_is_said():
     table = simulated(runs=9, rho=0.9)
     both = pd.concat([table, simulated(runs=9, rho=0.9, seed=1).assign(model="n", run=lambda t: "n" + t["run"])])
     one, two = (partial_correlations(t) for t in (table, both))
-    assert "adjusted over all 6 tests reported: pooled and within runs)" in verdicts(one)[0].sentence
-    assert "adjusted over all 12 tests reported: pooled and within runs, 2 groups)" in verdicts(two)[0].sentence
+    assert "Holm's adjustment over all 6 tests reported: pooled and within runs)" in verdicts(one)[0].sentence
+    assert (
+        "Holm's adjustment over all 12 tests reported: pooled and within runs, 2 groups)" in verdicts(two)[0].sentence
+    )
     assert "differences between groups are not tested" in two.caveats
     assert "differences between groups are not tested" not in one.caveats
     holm = resample.holm(two.table["p_corrected"].to_numpy(float))

@@ -70,7 +70,7 @@ def test_a_conclusion_that_the_steps_decide_is_told() -> None:
 def test_a_conclusion_that_holds_is_said_to_hold() -> None:
     answer = sensitivity(scores_of(simulated(runs=8, rho=0.9, sets=("mnli", "a", "b"), level=0.0)))
     (row,) = answer.tables["sensitivity_pairs"].to_dict("records")
-    assert (row["conclusion"], row["other_sign"]) == ("rise together", 0)
+    assert (row["conclusion"], row["other_sign"]) == ("significant, positive", 0)
     assert row["same_clear"] == row["specifications"]
     group = {"model": "m", "train_set": "mnli"}
     assert f"What would change it: none of the {row['specifications']} choices" in holding(

@@ -50,7 +50,7 @@ def summary_of(answer: Answer) -> str:
     if answer.name != "sensitivity" or not len(answer.tables["sensitivity_pairs"]):
         return ""
     pairs = answer.tables["sensitivity_pairs"]
-    clear = pairs[pairs["conclusion"].str.contains("rise|apart")]
+    clear = pairs[pairs["conclusion"].str.startswith("significant")]
     held, turned = int((clear["same_clear"] == clear["specifications"]).sum()), int((clear["other_sign"] > 0).sum())
     return (
         f"Of {len(clear)} correlations that are significant by default, each a pair in a group, {held} keep their sign"
@@ -385,7 +385,7 @@ def plot_specifications(answer: Answer) -> list[tuple[Figure, str]]:
     if pairs.empty:
         return []
     by = [str(c) for c in pairs.columns[: list(pairs.columns).index("a")]]
-    order = pairs.assign(turned=pairs["other_sign"] > 0, clear=pairs["conclusion"].str.contains("rise|apart"))
+    order = pairs.assign(turned=pairs["other_sign"] > 0, clear=pairs["conclusion"].str.startswith("significant"))
     chosen = order.sort_values(["clear", "turned"], ascending=False, kind="stable").head(PANELS)
     drawn = []
     for row in chosen.to_dict("records"):

@@ -38,7 +38,7 @@ SUMMARY = (
     *("a", "b", "r", "conclusion", "specifications", "same_sign", "same_clear", "other_sign", "other_clear"),
     *("lowest", "lowest_by", "highest", "highest_by", "turned_without"),
 )
-UP, DOWN, OPEN = "rise together", "move apart", "cannot be told from no relation"
+UP, DOWN, OPEN = "significant, positive", "significant, negative", "not significant"  # no verdict: it knows no caveats
 
 
 def sensitivity(scores: Scores) -> Answer:
@@ -66,7 +66,7 @@ def sensitivity(scores: Scores) -> Answer:
         group = dict(zip(scores.by, map(str, names), strict=True))
         summary = [_summary(pair) for _, pair in own.groupby(["a", "b"], sort=False)]
         pairs += [{**group, **one} for one in summary]
-        sentences.append(_sentence(summary, group))
+        sentences.append(_sentence(summary, group, own))
     return Answer(
         name="sensitivity",
         sentences=tuple(sentences),
@@ -247,7 +247,7 @@ def _named(row: pd.Series, default: pd.DataFrame) -> str:
     return ", ".join(str(row[choice]) for choice in CHOICES if row[choice] != usual.get(choice)) or "default"
 
 
-def _sentence(pairs: Sequence[Mapping[str, Any]], group: Mapping[str, str]) -> str:
+def _sentence(pairs: Sequence[Mapping[str, Any]], group: Mapping[str, str], tried: pd.DataFrame) -> str:
     where = f"{', '.join(group.values())}: " if group else ""
     if not pairs:
         return f"{where}no pair has a correlation under any choice."
@@ -255,7 +255,7 @@ def _sentence(pairs: Sequence[Mapping[str, Any]], group: Mapping[str, str]) -> s
     if most < 2:
         return f"{where}there is no choice to vary."
     clear = [pair for pair in pairs if pair["conclusion"] != OPEN]
-    text = f"{where}Under {most} choices of steps, weights, method, pooling and metric, "
+    text = f"{where}Under {most} choices of {_choices(tried)}, "
     if clear:
         held = [f"{_pair(p)} {p['same_clear']} (other sign in {p['other_sign']})" for p in clear]
         text += f"pairs that are significant by default have the same sign and stay significant in: {several(held, 6)}."
@@ -288,11 +288,19 @@ def _pair(pair: Mapping[str, Any]) -> str:
     return f"{pair['a']} ~ {pair['b']}"
 
 
+def _values(tried: pd.DataFrame) -> dict[str, list[str]]:
+    """What was varied, in words, with its values."""
+    values = {POOLING.get(choice, choice): list(dict.fromkeys(tried[choice].astype(str))) for choice in CHOICES}
+    return {choice: several for choice, several in values.items() if len(several) > 1}
+
+
+def _choices(tried: pd.DataFrame) -> str:
+    *first, last = _values(tried)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def _varied(tried: pd.DataFrame) -> str:
-    """What was varied, with its values."""
-    values = {choice: list(dict.fromkeys(tried[choice].astype(str))) for choice in CHOICES}
-    told = [f"{POOLING.get(c, c)}: {', '.join(several)}" for c, several in values.items() if len(several) > 1]
-    return "; ".join(told)
+    return "; ".join(f"{choice}: {', '.join(several)}" for choice, several in _values(tried).items())
 
 
 def holding(answer: Answer, group: Mapping[str, str], counted: Collection[tuple[str, str]]) -> str:

@@ -196,7 +196,7 @@ def _described(pairs: pd.DataFrame) -> str:
 
 def _tested(pairs: pd.DataFrame, over: str) -> str:
     counts = _Counts.of(pairs)
-    level = f"(5 % level, adjusted over {over})"
+    level = f"(5 % level, Holm's adjustment over {over})"
     return (
         f"{_answer(counts)}: with {_units(pairs)} and {_given(pairs)}, of {_pairs(len(pairs))} of test sets "
         f"{counts.told()}{f' {level}' if counts.tested else ', as the caveats say'}{counts.rest()}."
@@ -224,7 +224,7 @@ def _points(pairs: pd.DataFrame, over: str) -> tuple[str, ...]:
     kinds |= {f"May be due to {DUE[why]}": names for why, names in counts.doubted.items()}
     told = [f"{kind}: {_with_intervals(names, rows)}." for kind, names in kinds.items() if names]
     if counts.tested:
-        told.append(f"Rests on {_units(pairs).removesuffix(',')}; 5 % level, adjusted over {over}.")
+        told.append(f"Rests on {_units(pairs).removesuffix(',')}; 5 % level, Holm's adjustment over {over}.")
     return (*told, *(text.strip() for text in (_flat(pairs), _raw(pairs)) if text))
 
 
@@ -253,8 +253,9 @@ def _over(table: pd.DataFrame, n_groups: int) -> str:
     """Over what p-values are adjusted: all tests that a result reports."""
     tested = table[np.isfinite(table["p_corrected"].to_numpy(float))]
     ways = [WAYS[way] for way in dict.fromkeys(tested["within"])]
-    groups = f", {n_groups} groups" if n_groups > 1 else ""
-    return f"all {len(tested)} tests reported: {' and '.join(ways)}{groups}"
+    of = [" and ".join(ways)] if len(ways) > 1 else []
+    of += [f"{n_groups} groups"] if n_groups > 1 else []
+    return f"all {len(tested)} tests reported" + (f": {', '.join(of)}" if of else "")
 
 
 def _raw(pairs: pd.DataFrame) -> str:

@@ -148,4 +148,4 @@ def _sentence(changes: list[dict[str, Any]], where: str) -> str:
     text = f"{where}: from the first to the last third of training {counted(len(turned) + len(moved), 'pair')} of"
     text += f" {len(tested)} changed"
     named = [f"{one['a']} ~ {one['b']} ({one['early']:+.2f} to {one['late']:+.2f})" for one in [*turned, *moved]]
-    return f"{text}, {len(turned)} of them in sign: {several(named)}."
+    return f"{text}, {len(turned)} of them from one clear sign to the other: {several(named)}."
