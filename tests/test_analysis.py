@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+import oodles as oo
 from conftest import missing
 from oodles import __version__
 from oodles.errors import DataError, StoreError
@@ -173,3 +174,11 @@ def test_results_without_a_column_that_is_shown_are_refused(tmp_path: Path) -> N
     pd.read_parquet(file).drop(columns="n").to_parquet(file)
     with pytest.raises(DataError, match=r"changes\.parquet: no column 'n'"):
         read_results(tmp_path)
+
+
+def test_differences_that_the_claim_tested_are_not_said_to_be_untested() -> None:
+    said = "differences between groups are not tested"
+    assert said in oo.analyse("smollm2-nli", test_sets=["hans", "paws"]).caveats
+    asked = oo.analyse("smollm2-nli", test_sets=["hans", "paws"], across="model")
+    assert said not in asked.caveats
+    assert said in asked.result.caveats

@@ -44,7 +44,7 @@ def as_html(result: Analysis | PartialCorrelations) -> str:
         parts.append(Markup("<h4>{}</h4>").format(answers.title_of(answer)))
         parts += [Markup("<p>{}</p>").format(sentence) for sentence in answer.sentences]
         parts.append(_sheet(answers.answer_sheet(answer)))
-    parts += [Markup("<p>Caveat: {}</p>").format(one) for one in tables.common_caveats(analysis)]
+    parts += [Markup("<p>Caveat: {}</p>").format(one) for one in analysis.caveats]
     return str(Markup("\n").join(parts))
 
 

@@ -197,7 +197,7 @@ def _page(
         "answers": [_further(drawer, further) for further in analysis.answers.values()],
         "caveats": [
             *_remarks(analysis),
-            *_by_group(list(dict.fromkeys([*tables.common_caveats(analysis), *common])), verdicts),
+            *_by_group(list(dict.fromkeys([*analysis.caveats, *common])), verdicts),
         ],
         "methods": words.methods(result.table, settings) if len(result.table) else "",
         "n_sets": len({*result.table["a"], *result.table["b"]}),

@@ -26,7 +26,6 @@ from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.verdict import Verdict, first_way, in_doubt
 
 if TYPE_CHECKING:
-    from oodles.stats.analysis import Analysis
     from oodles.stats.correlate import PartialCorrelations
 
 LONGEST_TABLE = 45  # rows that fit on a page; a longer table breaks over pages
@@ -357,14 +356,6 @@ def caveat_lines(pairs: pd.DataFrame, changes: pd.DataFrame | None = None) -> tu
 
 _UNIT = re.compile(r"(.+?) ((?:carries \d|stands out ).*)", re.DOTALL)  # what a caveat says of one run
 
-
-def common_caveats(analysis: Analysis) -> list[str]:
-    """Caveats of the whole analysis; what a later question did test is not said to be untested."""
-    asked = analysis.claim is not None
-    return [caveat for caveat in analysis.result.caveats if not (asked and caveat == UNTESTED_GROUPS)]
-
-
-UNTESTED_GROUPS = "differences between groups are not tested"  # as the correlations by themselves have it
 
 # A number with its sign, after a space or a bracket; digits inside the name of a run or a model are none.
 _NUMBER = re.compile(r"(?:(?<![^\s(\[])[-−]|(?<![\w.−-]))\d+(?:\.\d+)?(?![\w-])")

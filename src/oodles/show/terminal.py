@@ -15,7 +15,7 @@ from rich.text import Text
 from oodles.errors import plain
 from oodles.show import answers
 from oodles.show.numbers import MISSING, p_value, signed
-from oodles.show.tables import caveat_lines, common_caveats, groups_sheet
+from oodles.show.tables import caveat_lines, groups_sheet
 from oodles.stats.analysis import Analysis
 from oodles.stats.cautions import raw_matters
 from oodles.stats.resample import DESCRIPTIVE
@@ -47,7 +47,7 @@ def render_terminal(analysis: Analysis, console: Console, *, caveats: bool = Fal
             _print_group(verdict, rows, console, several=len(groups) > 1)
         _print_caveats(rows, console, every=caveats, title=_label(verdict) if len(groups) > FEW_GROUPS else "")
     answers.print_answers(analysis.answers, console)
-    for said in common_caveats(analysis):
+    for said in analysis.caveats:
         console.print(Text(f"! {said}", style="yellow"))
 
 

@@ -26,7 +26,7 @@ from oodles.outputs import check_target, write_aside
 from oodles.shapes import load_json, misfit
 from oodles.stats.answers import Answer
 from oodles.stats.changes import changes
-from oodles.stats.correlate import PartialCorrelations, partial_correlations
+from oodles.stats.correlate import UNTESTED_GROUPS, PartialCorrelations, partial_correlations
 from oodles.stats.longtable import as_names, check_table, disarmed
 from oodles.stats.outcomes import Examples
 from oodles.stats.questions import SHAPE as ANSWERS
@@ -103,6 +103,12 @@ class Analysis(Displayed):
     def verdict(self) -> str:
         """The answer in a sentence; of several groups, whether it depends on the group, where that was asked."""
         return overall(self.verdicts, self.claim)
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Caveats of the whole analysis; what a later question did test is not said to be untested."""
+        asked = self.claim is not None
+        return tuple(caveat for caveat in self.result.caveats if not (asked and caveat == UNTESTED_GROUPS))
 
     @property
     def claim(self) -> Answer | None:
@@ -268,7 +274,7 @@ def _summary(analysis: Analysis) -> dict[str, Any]:
         "schema": SCHEMA,
         "oodles": analysis.version,
         "settings": dict(analysis.result.settings),
-        "caveats": list(analysis.result.caveats),
+        "caveats": list(analysis.caveats),
         "verdicts": [asdict(verdict) for verdict in analysis.verdicts],
         "tables": {name: f"{name}.parquet" for name in TABLES},
         "answers": [answer_summary(answer) for answer in analysis.answers.values()],

@@ -53,6 +53,7 @@ from oodles.stats.splines import SMOOTHING
 CORRELATIONS = ("pearson", "spearman")
 POOLED = ("pooled", "run")
 SHARED_START = ("drop", "keep")
+UNTESTED_GROUPS = "differences between groups are not tested"
 FEW_MODELS = 40  # with one checkpoint each: below this the jackknife loses power, and t is tested
 SEVERAL = 4  # different starts of which each is counted
 FOR = {  # which interval belongs to which way of pooling; the first is its default
@@ -222,7 +223,7 @@ def partial_correlations(
         "records": items is not None,
     }
     if len(by) and len({tuple(pair[name] for name in by) for pair in rows.pairs}) > 1:
-        caveats.append("differences between groups are not tested")
+        caveats.append(UNTESTED_GROUPS)
     if not rows.pairs:
         raise DataError(
             f"{name_of(table)}: no pair of OOD test sets can be correlated; "
