@@ -319,7 +319,7 @@ def _level_rows(clusters: Sequence[ClusterValues], level: float) -> pd.DataFrame
                     "effective_units": sample.effective,
                 }
             )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=[name for name in LEVEL_COLUMNS if name != "within"])
 
 
 # in words
