@@ -182,3 +182,12 @@ def test_differences_that_the_claim_tested_are_not_said_to_be_untested() -> None
     asked = oo.analyse("smollm2-nli", test_sets=["hans", "paws"], across="model")
     assert said not in asked.caveats
     assert said in asked.result.caveats
+
+
+def test_a_claim_without_anything_to_compare_is_reported(tmp_path: Path) -> None:
+    """Noise of 128 examples leaves nothing of either set's residuals."""
+    asked = oo.analyse("smollm2-nli", test_sets=["hans", "paws"], across="model")
+    assert asked.claim is not None
+    assert asked.claim.tables["claim_levels"].empty
+    assert "Larger test sets would tell." in asked.claim.sentences[0]
+    assert "Larger test sets would tell." in write_report(asked, tmp_path / "report.html").read_text()

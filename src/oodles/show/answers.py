@@ -342,6 +342,8 @@ def plot_forests(answer: Answer) -> list[tuple[Figure, str]]:
     for names, own in pairs.groupby(where, sort=False):
         chosen = own.sort_values("p_val", kind="stable").head(PANELS)
         inside = levels[(levels[where].astype(str) == [str(n) for n in names]).all(axis=1)]
+        if inside.empty:  # noise leaves no level anything to show
+            continue
         with canvas.style():
             figure = _draw_forest(chosen.to_dict("records"), inside)
         told = ", ".join(map(str, names))

@@ -387,10 +387,11 @@ def _noisy(found: pd.DataFrame, clusters: Sequence[ClusterValues], noun: str) ->
     open_ = found[found["p_val"].isna()]
     pairs = list(zip(open_["a"], open_["b"], strict=True))
     lacking = [one for one in clusters if any(pair in one.observed and pair not in one.corrected for pair in pairs)]
+    more = "Larger test sets" if all(one.measured for one in lacking) else "Larger test sets, or records,"
     return (
         f"Not tested, because without the noise of so few examples too little is left of the residuals in "
-        f"{several([one.name for one in lacking], 3)}: {several([f'{a} ~ {b}' for a, b in pairs], 3)}. Larger test "
-        "sets, or records, would tell."
+        f"{several([one.name for one in lacking], 3)}: {several([f'{a} ~ {b}' for a, b in pairs], 3)}. {more} would "
+        "tell."
     )
 
 
