@@ -76,3 +76,12 @@ def test_what_cannot_be_compared_says_so(studies: dict[str, Path], tmp_path: Pat
         compare(studies["first"], tmp_path / "another.csv")
     done = oodles("compare", studies["first"], tmp_path / "gone.csv")
     assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1)
+
+
+def test_studies_without_a_pair_to_compare_get_their_sentence(studies: dict[str, Path], tmp_path: Path) -> None:
+    table = pd.read_csv(studies["again"])
+    table[table["step"] == table["step"].max()].to_csv(tmp_path / "last.csv", index=False)
+    done = oodles("compare", studies["first"], tmp_path / "last.csv")
+    assert done.returncode == 0, done.stderr
+    assert "cannot be told" in done.stdout
+    assert "difference:" not in done.stdout

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import oodles as oo
 from oodles.errors import ConfigError, DataError
 from oodles.stats.longtable import check_table
 from oodles.stats.series import group_series, settle_by, shared_points
@@ -146,3 +147,12 @@ def test_a_score_that_one_run_lacks_does_not_hide_a_shared_start():
         c=[(0.4, 0.6, 0.3), (0.5, 0.5, 0.4)],
     )
     assert shared_points(series).tolist() == [True, False, True, False, False, False]
+
+
+def test_scores_that_hardly_move_yet_are_not_a_shared_start():
+    """Of a pair of sets, r does not depend on which other sets are named (PAWS has two values at step 4)."""
+    two = oo.analyse("smollm2-nli", test_sets=["hans", "paws"]).result.table
+    every = oo.analyse("smollm2-nli").result.table
+    every = every[(every["a"] == "hans") & (every["b"] == "paws")]
+    assert two["r"].tolist() == pytest.approx(every["r"].tolist(), abs=1e-12)
+    assert all("step 0 is the same in 9 runs" in caveats[0] for caveats in two["caveats"])

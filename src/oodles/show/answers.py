@@ -268,16 +268,19 @@ def print_comparison(answer: Answer, console: Console) -> None:
         rows.append((-abs(r[1] - r[0]), told))
     for _, told in sorted(rows, key=lambda row: row[0] if math.isfinite(row[0]) else 1.0):
         table.add_row(*(Text(plain(cell)) for cell in told))
-    console.print(table)
-    console.print(
-        Text(
-            f"difference: {plain(names[-1])} minus {plain(names[0])}; r within runs where there are steps;"
-            " p of a difference, adjusted over these pairs",
-            style="dim",
-        )
-    )
+    if rows:
+        console.print(table)
+        console.print(_footer(names))
     for said in answer.caveats:
         console.print(Text(f"! {plain(said)}", style="yellow"))
+
+
+def _footer(names: Sequence[str]) -> Text:
+    return Text(
+        f"difference: {plain(names[-1])} minus {plain(names[0])}; r within runs where there are steps;"
+        " p of a difference, adjusted over these pairs",
+        style="dim",
+    )
 
 
 # figures

@@ -333,7 +333,7 @@ def _sentence(
     *,
     brief: bool = False,
 ) -> str:
-    """What was found; `brief`: without the names of the pairs."""
+    """What was found; `brief`: without the names of the pairs and without what was left out."""
     noun = _noun(across)
     where = f" ({_where(stratum)})" if stratum else ""
     p_values = found["p_val"].to_numpy(float)
@@ -342,7 +342,8 @@ def _sentence(
     if not np.isfinite(omnibus):
         return f"{asked}: cannot be told. {_untested(found, clusters, noun)}"
     tested = int(np.isfinite(p_values).sum())
-    rest = _left_out(clusters, noun) + ("" if tested == len(found) else f" {_noisy(found, clusters, noun)}")
+    rest = "" if brief else _left_out(clusters, noun)
+    rest += "" if brief or tested == len(found) else f" {_noisy(found, clusters, noun)}"
     of = "" if tested == len(found) else f" of {len(found)}"
     basis = f"{_levels(found, noun)} and {tested}{of} pairs that could be tested"
     if omnibus < SIGNIFICANT:

@@ -95,27 +95,32 @@ def shared_points(series: Series) -> NDArray[np.bool_]:
     >>> shared_points(one).tolist()
     [True, False, True, False, False, False]
     """
-    found = np.zeros(len(series.runs), dtype=bool)
+    found, alike = np.zeros(len(series.runs), dtype=bool), np.zeros(len(series.runs), dtype=bool)
     order = np.lexsort((series.steps, series.runs))
     bounds = np.searchsorted(series.runs[order], np.arange(len(series.run_names) + 1))
     paths = {run: order[bounds[run] : bounds[run + 1]] for run in range(len(series.run_names))}
-    active, at = [run for run, path in paths.items() if len(path) > 1], 0
-    while active:
+    active, at = np.array([run for run, path in paths.items() if len(path) > 1], dtype=np.int64), 0
+    together = np.ones(len(series.run_names), dtype=bool)
+    while len(active):
         points = np.array([paths[run][at] for run in active])
         equal = _equal_to_another(series, points)
-        found[points[equal]] = True
+        alike[points[equal]] = True
+        trained = series.steps[points].astype(float) != 0
+        if (equal & trained).any():  # coarse scores, or scores that hardly move yet, agree by chance
+            near = np.array([point for run in active for point in paths[run][at : at + 2]])
+            together[active] &= ~trained | _agreement_tells(series, near)
+        together[active] &= equal
+        found[points[together[active]]] = True
         at += 1
-        active = [run for run, same in zip(active, equal, strict=True) if same and len(paths[run]) > at]
-    copies = [run for run, path in paths.items() if found[path].all()]
-    if found.any() and not _agreement_tells(series):  # coarse scores agree by chance once training has begun
-        found &= series.steps.astype(float) == 0
+        active = np.array([run for run in active[equal] if len(paths[run]) > at], dtype=np.int64)
+    copies = [run for run, path in paths.items() if alike[path].all()]
     return np.asarray(found & ~np.isin(series.runs, copies), dtype=bool)
 
 
-def _agreement_tells(series: Series) -> bool:
-    """Whether scores are so fine that two runs which trained apart hardly agree on all sets by chance."""
-    values = np.column_stack([series.covariates, series.scores])
-    sizes = np.column_stack([series.covariate_sizes, series.sizes])
+def _agreement_tells(series: Series, near: Ints) -> bool:
+    """Whether scores differ so finely about these points that runs which trained apart hardly agree on all sets."""
+    values = np.column_stack([series.covariates, series.scores])[near]
+    sizes = np.column_stack([series.covariate_sizes, series.sizes])[near]
     known = ~np.isnan(values).any(axis=0)
     pairs = len(series.run_names) * (len(series.run_names) - 1) / 2
     return bool(coincidence(values[:, known], sizes[:, known]) >= CERTAIN + np.log10(max(pairs, 1)))
