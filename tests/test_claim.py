@@ -224,7 +224,7 @@ def test_residuals_that_may_be_all_noise_are_told_apart_from_noise_that_is_not_k
     assert "not known" not in said
 
 
-@pytest.mark.parametrize(("runs", "told"), [(3, "m2 (3)"), (1, "m2 (one or none)")])
+@pytest.mark.parametrize(("runs", "told"), [(3, "m2 (3)"), (1, "m2 (none with a correlation)")])
 def test_models_of_few_runs_are_named_as_left_out(runs: int, told: str) -> None:
     table = study([0.6, 0.6, -0.9])
     few = table[~(table["model"].eq("m2") & table["run"].str[-1].astype(int).ge(runs))]

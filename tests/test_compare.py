@@ -53,7 +53,7 @@ def test_the_command(studies: dict[str, Path]) -> None:
         assert words in " ".join(done.stdout.split())
     found = json.loads(oodles("compare", studies["first"], studies["other"], "--method", "linear", "--json").stdout)
     assert set(found) == {"sentences", "caveats", "claim", "claim_levels"}
-    assert "12 runs have the same name in both" in found["caveats"][0]
+    assert "same name in both: 12 runs" in found["caveats"][0]
 
 
 def test_a_difference_is_that_from_the_first_to_the_second(studies: dict[str, Path]) -> None:

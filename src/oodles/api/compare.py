@@ -16,13 +16,13 @@ import pandas as pd
 from oodles.api.analyse import analyse
 from oodles.errors import ConfigError, DataError
 from oodles.stats.analysis import Analysis
-from oodles.stats.answers import Answer
+from oodles.stats.answers import Answer, counted
 from oodles.stats.longtable import check_table
 from oodles.stats.questions import ask
 from oodles.stats.series import grouped
 
 STUDY = "study"  # the column that tells the two apart
-SAME = ("metric", "by", "method", "correlation", "level")  # what both must have been analysed with
+SAME = ("metric", "by", "unit", "method", "correlation", "level")  # what both must have been analysed with
 
 
 def compare(first: str | Path, second: str | Path, **options: Any) -> Answer:
@@ -77,7 +77,7 @@ def _groups(both: Sequence[Analysis], labels: Sequence[str]) -> tuple[list[Mappi
             f"{labels[0]}, {labels[1]}: no group is in both ({found[0]}; {found[1]}); name what they share with --by"
         )
     lone = len(one) + len(other) - 2 * len(shared)
-    return shared, [f"{lone} groups are in one of the two only and were left out"] * bool(lone)
+    return shared, [f"{counted(lone, 'group')} in one of the two only: left out"] * bool(lone)
 
 
 def _labels(first: Path, second: Path) -> tuple[str, str]:
@@ -111,6 +111,6 @@ def _shared_runs(both: Sequence[Analysis]) -> list[str]:
     """Runs of one name in both may be the same runs, which a comparison takes for independent ones."""
     one, other = (set(analysis.long_table["run"].astype(str)) for analysis in both)
     shared = len(one & other)
-    return [f"{shared} runs have the same name in both; if they are the same runs, the test is too strict"] * bool(
+    return [f"same name in both: {counted(shared, 'run')}; if they are the same runs, the test is too strict"] * bool(
         shared
     )

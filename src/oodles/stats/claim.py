@@ -403,8 +403,9 @@ def _units(cluster: ClusterValues) -> int:
 
 def _left_out(clusters: Sequence[ClusterValues], noun: str) -> str:
     """The levels that are too small to be tested, by name if they are few."""
-    few = [f"{one.name} ({_units(one) or 'one or none'})" for one in clusters if _units(one) < TESTED]
-    told = ", ".join(few) if len(few) <= NAMED else counted(len(few), noun)
+    small = [one for one in clusters if _units(one) < TESTED]
+    few = list(dict.fromkeys(f"{one.name} ({_units(one) or 'none with a correlation'})" for one in small))
+    told = ", ".join(few) if len(few) <= NAMED else counted(len({one.name for one in small}), noun)
     return f" Left out, with fewer than {TESTED} independent units: {told}." if few else ""
 
 

@@ -222,7 +222,10 @@ def plan_from(scores: Scores, half_width: float) -> Answer:
         )
         kept.setdefault((tuple(group.values()), within), []).append(precision)
     if not rows:
-        raise DataError("the pilot has no pair with an interval: it needs two or more independent runs per group")
+        raise DataError(
+            "the pilot has no pair with an interval (two or more independent runs per group are the least): "
+            "oodles analyse says why"
+        )
     sentences = [
         _sentence(precisions, ", ".join([*names, within]), half_width, level, scores.unit or "run")
         for (names, within), precisions in kept.items()
