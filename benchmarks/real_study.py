@@ -99,7 +99,7 @@ def pair_rows(groups: Sequence[Group], accuracy: Analysis, auc: Analysis, within
         for group in groups
         for metric, analysis in (("accuracy", accuracy), ("AUC", auc))
     }
-    head = [f"{MODELS[model]}: {metric}" for model, metric in tables]
+    head = [f"{MODELS[model]}: {metric}, 95 % interval" for model, metric in tables]
     rows = [f"| pair | {' | '.join(head)} |", "|---|" + "---|" * len(head)]
     size = pd.concat([own["r"].abs() for (_, metric), own in tables.items() if metric == "accuracy"]).groupby(
         level=[0, 1]

@@ -145,7 +145,7 @@ def test_every_finding_has_a_page_with_question_command_figure_table_and_limits(
         page = PAGE.with_name(f"{name}.md") if finding.packed else PAGES / f"{name}.md"
         text = page.read_text()
         assert f"\noodles analyse {name}" in text
-        assert "95 % interval" in text
+        assert re.search(r"^\|.*95 % interval.*\|$", text, re.MULTILINE)
         assert re.search(r"## What (can be concluded, and what )?cannot|cannot be told", text)
         shown = re.findall(r"!\[.+?\]\((\S+?\.png)\)", text)
         assert shown

@@ -303,7 +303,7 @@ def test_long_form_of_the_families_keeps_what_is_promised():
             elif kind == "headline" and "rho 0.0" in label and cell["claimed"] > 0.07:
                 broken.append((label, "", cell))
         alike, without = (found[f"headline: {name}, rho 0.6"]["clear"] for name in ("n_id 2000", "no noise"))
-        if alike < 0.7 * without:  # three quarters were measured: what noise destroys cannot be found again
+        if alike < 0.8 * without:
             broken.append(("headline", "power", {"with noise": alike, "without": without}))
     assert not broken
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pandas as pd
 from benchmarks.findings import filled
-from benchmarks.real_study import PACKED, PAGE, blocks
+from benchmarks.real_study import PACKED, PAGE, RESULTS, blocks
 
 import oodles as oo
 
@@ -58,3 +60,14 @@ def test_the_prose_of_the_page_has_the_numbers_of_the_tables() -> None:
         f"(SmolLM2, {short(wnli.r)} within runs, interval {span(wnli)})",
     ):
         assert said in page
+
+
+def test_the_prose_has_the_simulation_with_the_values_of_this_study() -> None:
+    """If this fails on purpose, docs/statistics-evidence.md has the new numbers in its table, and in a sentence."""
+    cells = json.loads(RESULTS.read_text())["families"]["cells"]
+    ways = {name: cell.values() for name, cell in cells.items() if name.startswith("study: ")}
+    covered = [100 * one["covered"] for cell in ways.values() for one in cell]
+    rejected = [100 * one["rejected"] for name, cell in ways.items() if "rho 0.0" in name for one in cell]
+    sizes, coverage = (f"{min(values):.1f} to {max(values):.1f} %" for values in (rejected, covered))
+    assert f"noise cover {coverage}, and a true null is rejected in {sizes}" in " ".join(PAGE.read_text().split())
+    assert f"{sizes} and {coverage}" in " ".join(PAGE.with_name("statistics-evidence.md").read_text().split())
