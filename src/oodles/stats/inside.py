@@ -19,7 +19,7 @@ from oodles.stats.outcomes import MEASURED, Examples
 from oodles.stats.splines import Array
 
 BENDS = 0.7  # share of the noise that comes by the bend of a link, from which it is a bent one
-BENT, STRAIGHT, USUAL = 0.45, 0.65, 0.5  # share of a residual that may be in-domain noise before that is unsure
+STRAIGHT, USUAL = 0.65, 0.5  # share of a residual that may be in-domain noise before that is unsure
 MANY = 100  # points from which simulation shows no bias with straight links
 
 
@@ -37,13 +37,12 @@ class Inside:
     def unsure(self, residuals: Array) -> NDArray[np.bool_]:
         """Per set: whether noise makes up so much of its residuals (points x sets) that the correction is unsure.
 
-        By a bent link it may be less than by others. By a straight one it may be more, where it was measured and there
-        are many points.
+        By a link that is not bent it may be more, where it was measured and there are many points.
         """
         if self.full is None or self.bend is None:
             return np.zeros(residuals.shape[1], dtype=bool)
-        straight = STRAIGHT if self.source == "records" and len(residuals) >= MANY else USUAL
-        most = np.where(self.bend > BENDS, BENT, straight)
+        well_known = self.source == "records" and len(residuals) >= MANY
+        most = np.where(well_known & (self.bend <= BENDS), STRAIGHT, USUAL)
         return np.asarray(~(self.full.diagonal() > (1 - most) * (residuals**2).sum(axis=0)), dtype=bool)
 
     @property
