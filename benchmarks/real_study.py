@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "smollm2-nli.md"
 SIGNIFICANT = 0.05  # after Holm's adjustment over the pairs of a group
 MODELS = {"smollm2-135m-q4": "SmolLM2", "gemma3-270m-q4": "Gemma 3"}
-TRAIN_SETS = ("snli",)
+TRAINED = {"snli": tuple(MODELS), "mnli": ("smollm2-135m-q4",)}  # the models of each train set
 COUNTS = ROOT / "studies" / "smollm2-nli" / "counts.json"
 STUDY = COUNTS.with_name("snli.toml")
 RESULTS = ROOT / "benchmarks" / "results.json"
@@ -60,7 +60,7 @@ def analysed(metric: str) -> Analysis:
     return oo.analyse(PACKED, metric=metric)
 
 
-GROUPS = [Group(model, train) for train in TRAIN_SETS for model in MODELS]
+GROUPS = [Group(model, train) for train, models in TRAINED.items() for model in models]
 
 
 def summary(groups: Sequence[Group], accuracy: Analysis, auc: Analysis, table: pd.DataFrame) -> str:
@@ -219,16 +219,15 @@ def blocks() -> dict[str, str]:
         table, records = oo.read_runs(study), oo.read_records(study)
         made = {"cost": cost(study)}
     records["correct"] = records["correct"].astype(float)
-    groups = [group for group in GROUPS if len(group.of(table))]
-    assert len(groups) == len(table[["model", "train_set"]].drop_duplicates())
-    made["summary"] = summary(groups, accuracy, auc, table)
-    for group in groups:
+    assert len(GROUPS) == len(table[["model", "train_set"]].drop_duplicates())
+    made["summary"] = summary(GROUPS, accuracy, auc, table)
+    for group in GROUPS:
         made[f"{group.name}-levels"] = levels(group.of(table))
         made[f"{group.name}-verdict"] = _verdicts(group, accuracy, auc)
-    for train in dict.fromkeys(group.train_set for group in groups):
-        theirs = [group for group in groups if group.train_set == train]
+    for train in TRAINED:
+        theirs = [group for group in GROUPS if group.train_set == train]
         made |= {f"{train}-{within}": pair_rows(theirs, accuracy, auc, within) for within in ("pooled", "run")}
-    made["behaviour"] = behaviour(groups, accuracy, records)
+    made["behaviour"] = behaviour(GROUPS, accuracy, records)
     made["across"] = _across([name for name in ("model", "train_set") if table[name].nunique() > 1])
     return made
 
