@@ -35,6 +35,7 @@ def simulated(runs=6, steps=10, rho=0.8, seed=0, sets=SETS, n=2000, level=0.03):
                 value = z if k == 0 else 0.4 + 0.3 * z + offsets[k] + 0.02 * own
                 rows.append((f"m_mnli_{r}", "m", "mnli", r // 2, step, name, value, n))
     table = pd.DataFrame(rows, columns=["run", "model", "train_set", "seed", "step", "test_set", "value", "n"])
+    table["value"] = (table["value"] * n).round() / n
     return table.assign(role=np.where(table["test_set"] == "mnli", "in_domain", "ood"))
 
 
@@ -85,6 +86,29 @@ def test_ordinary_tables_have_no_alarming_caveats():
     assert [text.split(" (")[0] for text in result.caveats] == ["chance is not known for mnli"]
     allowed = ("no per-example records", "pooled and within-run correlations differ")
     assert all(text.startswith(allowed) for text in said(result)), set(said(result))
+
+
+def test_scores_that_are_no_shares_of_n_examples_are_not_corrected():
+    table = simulated()
+    wrong = partial_correlations(table.assign(n=np.where(table["role"] == "ood", 1700, 2000)))
+    unknown = partial_correlations(table.assign(n=np.where(table["role"] == "ood", np.nan, 2000)))
+    alike = ["r", "low", "high", "r_corrected", "r_corrected_low", "r_corrected_high", "corrected_by", "p_corrected"]
+    pd.testing.assert_frame_equal(wrong.table[alike], unknown.table[alike])
+    assert set(wrong.table["corrected_by"]) == {"none"}
+    (text,) = {text for text in said(wrong) if "no multiples of 1/n" in text}
+    assert text.startswith("hans (n = 1700), paws (n = 1700), rte (n = 1700): scores are no multiples of 1/n, so n is")
+    assert not any("no multiples" in text for text in said(unknown))
+
+
+def test_scores_that_vary_less_than_n_allows_keep_their_range_and_say_why():
+    """As models do that are scored on the same examples: n bounds their noise, and records would tell."""
+    table = simulated(level=0.0)
+    table["value"] = (0.5 + 0.1 * (table["value"] - 0.5)).mul(400).round() / 400
+    found = partial_correlations(table.assign(n=400), within="run")
+    assert set(found.table["corrected_by"]) == {"range"}
+    assert not any("no multiples" in text for text in said(found))
+    tail = "models that err alike have less noise: keep per-example records"
+    assert f"hans: too little residual left (reliability as low as 0.00 by n alone; {tail})" in said(found)
 
 
 def test_one_curve_per_run_is_doubted_where_simulation_doubts_it():
@@ -301,7 +325,7 @@ def test_a_set_and_its_slice_are_not_correlated_unless_asked():
 
 def test_answers_that_hardly_vary_and_scores_at_chance_are_said():
     table = simulated(n=100)
-    table["value"] = 0.5 + 0.02 * np.random.default_rng(6).normal(size=len(table))
+    table["value"] = (0.5 + 0.02 * np.random.default_rng(6).normal(size=len(table))).round(2)
     shares = pd.concat(
         [
             table.assign(metric="share:Yes", value=np.where(table["test_set"] == "hans", 0.98, 0.6)),

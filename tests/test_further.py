@@ -77,7 +77,7 @@ def alike(own: float = 0.003, seed: int = 0) -> pd.DataFrame:
             for k in range(6):
                 rows.append((f"r{run}", step, f"s{k}", "ood", z - 0.1 + common[k // 3] + own * draw.normal()))
     table = pd.DataFrame(rows, columns=["run", "step", "test_set", "role", "value"])
-    return table.assign(n=10**6, model="m", train_set="in")
+    return table.assign(value=table["value"].round(6), n=10**6, model="m", train_set="in")
 
 
 def test_sets_that_tell_the_same_story_are_found() -> None:
@@ -91,6 +91,12 @@ def test_sets_that_tell_the_same_story_are_found() -> None:
     assert {name in ("s0", "s1", "s2") for name in chosen} == {True, False}  # one of each family
     assert enough["error"] < 0.01 < 0.025 < enough["error_in_domain"]
     assert "2 of 6 test sets" in answer.sentences[0]
+
+
+def test_redundancy_needs_no_number_of_examples() -> None:
+    told, untold = (redundancy(scores_of(table)) for table in (alike(), alike().assign(n=np.nan)))
+    assert untold.tables["redundancy"]["noise"].isna().all()
+    assert untold.tables["redundancy"]["test_set"].tolist() == told.tables["redundancy"]["test_set"].tolist()
 
 
 def test_sets_that_have_nothing_in_common_are_all_needed() -> None:

@@ -81,6 +81,83 @@ def test_more_examples_help_the_correlation_without_noise() -> None:
     assert one.changed(steps=3.0).variance < one.variance
 
 
+@pytest.mark.parametrize("r", [0.1, 0.3, 0.6, 0.95])
+@pytest.mark.parametrize("reliability", [(0.05, 0.05), (0.3, 0.3), (0.3, 0.9), (0.9, 0.9)])
+def test_somewhat_more_examples_take_somewhat_fewer_runs(r: float, reliability: tuple[float, float]) -> None:
+    """Also where so much noise would not allow r: 532 runs with 1.5 times the examples became 9 with 1.8 times."""
+    one = Precision(r=r, variance=0.3, units=9, steps=15, memory=0.1, reliability=reliability)
+    needed = [more.runs(more.without_noise(0.2)) for more in (one.changed(examples=1.1**k) for k in range(15))]
+    finite = np.minimum(needed, 2000)
+    assert (np.diff(finite) <= 0).all()
+    assert (finite[1:] > 0.8 * finite[:-1]).all()
+
+
+def scored(n: int, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Runs scored on n examples of every OOD set, and who got which right."""
+    truth, draw = simulated(runs=9, steps=12, rho=0.5, seed=seed), np.random.default_rng(seed)
+    inside = truth["role"] == "in_domain"
+    rights = [draw.random(n) < value for value in truth.loc[~inside, "value"]]
+    table = truth.assign(n=np.where(inside, 100_000, n))
+    table.loc[~inside, "value"] = [right.mean() for right in rights]
+    keys = table.loc[~inside, ["run", "step", "test_set"]]
+    records = keys.loc[keys.index.repeat(n)].assign(
+        example=np.tile(np.arange(n), len(keys)), correct=np.concatenate(rights).astype(int)
+    )
+    return table, records
+
+
+def test_of_residuals_that_are_noise_the_pilot_cannot_tell() -> None:
+    table, records = scored(20)
+    told = plan(table, 0.2, records=records, within="run")
+    (sentence,), rows = told.sentences, told.tables["plan"]
+    assert "the pilot cannot tell how many runs it takes: in all 3 pairs too little residual is left" in sentence
+    assert sentence.endswith("(reliability below 0.3); larger test sets in the pilot would tell.")
+    assert rows[["runs", "runs_low", "runs_high"]].isna().all(axis=None)
+    assert rows["caveat"].str.startswith("cannot be told: too little residual left of ").all()
+    assert np.isfinite(rows["half_width"]).all()  # what the pilot has it has
+
+
+def test_pairs_of_noise_are_left_out_of_the_median_and_counted() -> None:
+    table, records = scored(2000)
+    few, few_records = scored(20)
+    noisy = table["test_set"] == "paws"
+    table.loc[noisy, ["value", "n"]] = few.loc[noisy, ["value", "n"]]
+    both = pd.concat([records[records["test_set"] != "paws"], few_records[few_records["test_set"] == "paws"]])
+    told = plan(table, 0.2, records=both, within="run")
+    rows = told.tables["plan"]
+    with_noise = (rows["a"] == "paws") | (rows["b"] == "paws")
+    assert rows["runs"].isna().tolist() == with_noise.tolist()
+    assert (rows["caveat"] != "").tolist() == with_noise.tolist()
+    (runs,) = rows["runs"].dropna()
+    assert f"takes {runs:.0f} runs in the median pair" in told.sentences[0]
+    assert f"{runs:.0f} in all 1 pair. Left out: 2 of 3 pairs, in which" in told.sentences[0]
+
+
+def test_noise_that_records_measure_is_not_taken_from_n() -> None:
+    """All examples fall alike at every point, so n alone says that all is noise; the records say that none is."""
+    table, _ = scored(100)
+    ood = table["role"] == "ood"
+    table.loc[ood, "value"] = (simulated(runs=9, steps=12, rho=0.5)["value"][ood] * 100).round() / 100
+    keys = table.loc[ood, ["run", "step", "test_set", "value"]]
+    records = keys.loc[keys.index.repeat(100)].assign(example=np.tile(np.arange(100), len(keys)))
+    records["correct"] = (records["example"] < 100 * records["value"] - 1e-9).astype(int)
+    alone = plan(table, 0.2, within="run")
+    assert alone.tables["plan"]["caveat"].str.startswith("without noise it cannot be told of ").all()
+    assert alone.tables["plan"]["runs"].notna().all()  # of r as it is observed, which n has no part in
+    assert "Without the noise of the test sets the pilot cannot tell in 3 of 3 pairs" in alone.sentences[0]
+    assert "For the correlation" not in alone.sentences[0]
+    measured = plan(table, 0.2, records=records.drop(columns="value"), within="run")
+    assert (measured.tables["plan"]["caveat"] == "").all()
+    assert "For the correlation without the noise of the test sets: " in measured.sentences[0]
+    assert measured.tables["plan"]["runs"].tolist() == alone.tables["plan"]["runs"].tolist()
+
+
+def test_a_table_without_n_does_not_tell_what_it_takes_without_noise() -> None:
+    told = plan(simulated(runs=6).drop(columns="n"), 0.2, within="run")
+    assert told.tables["plan"]["caveat"].str.contains("its noise is not known").all()
+    assert "the pilot cannot tell in 3 of 3 pairs" in told.sentences[0]
+
+
 def test_plan_on_the_command_line(tmp_path) -> None:
     simulated(runs=6).to_csv(tmp_path / "pilot.csv", index=False)
     told = oodles("plan", "--pilot", tmp_path / "pilot.csv", "--half-width", ".2").stdout

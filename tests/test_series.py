@@ -23,7 +23,7 @@ def study(runs=4, steps=3, **changes):
             "test_set": name,
             "role": "in_domain" if name == train else "ood",
             "value": 0.5 + 0.01 * step + 0.001 * r,
-            "n": 100,
+            "n": 1000,
         }
         for train in ("mnli", "snli")
         for r in range(runs)
@@ -67,6 +67,27 @@ def test_points_without_in_domain_score_are_left_out_and_counted():
     first, _ = series_of(table)
     assert len(first.scores) == 11
     assert first.caveats == ("in-domain score missing at 1 of 12 points: those were left out",)
+
+
+def test_an_n_of_which_scores_are_no_shares_is_not_believed():
+    """Of 100 examples .503 cannot be right; of 1000 it can, also in per cent, rounded or in half precision."""
+    shares, percent, wrong = study(), study(), study()
+    percent["value"] *= 100
+    wrong.loc[wrong["test_set"] == "hans", "n"] = 100
+    wrong.loc[wrong["test_set"] == "snli", "n"] = 300
+    for table in (shares, percent, shares.assign(value=shares["value"].astype(np.float16).astype(float))):
+        assert all(series.caveats == () and (series.sizes == 1000).all() for series in series_of(table))
+    for table in (wrong, wrong.assign(value=100 * wrong["value"])):
+        first, second = series_of(table)
+        assert first.caveats == (
+            "hans (n = 100), snli (n = 300): scores are no multiples of 1/n, so n is wrong or they are no means of "
+            "right and wrong: their noise is not known, and not corrected",
+        )
+        assert (first.covariate_sizes == 1000).all()
+        assert np.isnan(first.sizes).all()
+        assert np.isnan(second.covariate_sizes).all()  # snli is in-domain there
+    (f1,) = group_series(wrong.assign(metric="f1"), by=(), unit="run", metric="f1")
+    assert f1.caveats == ()  # of which nobody said that it is a share
 
 
 def test_bad_choices_are_one_line():

@@ -29,4 +29,4 @@ def plan(pilot: str | Path | pd.DataFrame | Analysis, half_width: float, **optio
     """
     analysis = pilot if isinstance(pilot, Analysis) else analyse(pilot, **options)
     table, _ = check_table(analysis.long_table, in_domain=analysis.result.settings.get("in_domain"))  # type: ignore[arg-type]
-    return plan_from(Scores.of(table, analysis.result.settings), half_width)
+    return plan_from(Scores.of(table, analysis.result.settings), half_width, analysis.result.fits)

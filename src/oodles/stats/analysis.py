@@ -55,7 +55,10 @@ NEEDED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # columns tha
             *("n_runs", "n_units", "n_steps"),
         ),
     ),
-    "fits": (("test_set", "method", "within"), ("r2", "edf", "residual_sd", "reliability", "n_runs", "n_steps")),
+    "fits": (
+        ("test_set", "method", "within", "reliability_from"),
+        ("r2", "edf", "residual_sd", "reliability", "n_runs", "n_steps"),
+    ),
     "residuals": (("run", "test_set", "within"), ("step", "value", "fitted", "residual", "low", "high")),
     "changes": (
         ("test_set", "role"),

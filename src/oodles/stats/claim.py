@@ -382,8 +382,8 @@ def _noisy(found: pd.DataFrame, clusters: Sequence[ClusterValues], noun: str) ->
     clusters = [one for one in clusters if _units(one) >= TESTED]
     if not all(cluster.known for cluster in clusters):
         return (
-            f"Noise of the test sets is not known (records, or n with accuracies in 0..1, would tell), and unequal "
-            f"noise alone makes correlations differ between {plural(noun)}."
+            "Noise of the test sets is not known (records, or n with accuracies that are multiples of 1/n, would tell),"
+            f" and unequal noise alone makes correlations differ between {plural(noun)}."
         )
     open_ = found[found["p_val"].isna()]
     pairs = list(zip(open_["a"], open_["b"], strict=True))

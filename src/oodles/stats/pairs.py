@@ -29,6 +29,7 @@ from oodles.stats.splines import Array
 
 SIGNIFICANT = 0.05
 NOISE = "noise of the in-domain set"
+ERR_ALIKE = "models that err alike have less noise: keep per-example records"
 NEARLY_ALL = 0.98  # R2 of a fit above which too little residual is left
 NOISY = 0.3  # reliability of a residual below which too little residual is left
 BIASED = 0.05  # bias through a noisy in-domain score that is worth saying
@@ -334,8 +335,9 @@ def _set_caveats(found: Found, job: GroupTask, k: int) -> list[str]:
             "not independent draws within labels: r_corrected is not given"
         )
     elif reliability < NOISY:
-        kind = "reliability" if corrected.source[k] == "records" else "reliability as low as"
-        said.append(f"{name}: too little residual left ({kind} {max(reliability, 0.0):.2f})")
+        measured, least = corrected.source[k] == "records", f"{max(reliability, 0.0):.2f}"
+        kind = f"reliability {least}" if measured else f"reliability as low as {least} by n alone; {ERR_ALIKE}"
+        said.append(f"{name}: too little residual left ({kind})")
     if corrected.source[k] == "records" and not corrected.violated[k]:
         said += _correction_caveats(name, corrected.items[k], corrected.uncertainty[k])
     if estimate_.fit.edf[k] > len(values) / 2:
@@ -397,7 +399,8 @@ def _noise_caveats(found: Found, i: int, j: int, bias: float) -> list[str]:
     known = f" (n = {size:.0f})" if np.isfinite(size) else ""
     noisy = f"in-domain scores are noisy relative to their spread{known}"
     if inside.hidden:
-        return [f"{noisy}: noise may be most of it, so raw and partial r are both tested"]
+        alone = "" if inside.source == "records" else f" by n alone ({ERR_ALIKE})"
+        return [f"{noisy}: noise may be most of it{alone}, so raw and partial r are both tested"]
     if not np.isfinite(bias) and inside.full is not None:
         return [f"{noisy}: this noise may explain all residual"]
     if not np.isfinite(bias) or abs(bias) <= BIASED:

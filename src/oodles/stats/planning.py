@@ -1,5 +1,8 @@
 """How many runs, steps and examples for a wanted precision? From a pilot, or from stated assumptions.
 
+What a pilot says of a pair without noise, or with more examples, is its r divided by the reliability of the residuals.
+Where they may be mostly noise there is nothing to divide: that the pilot cannot tell is said, and no number given.
+
 Try it::
 
     assumed_runs(Assumed(rho=0.3), half_width=0.2)
@@ -7,10 +10,10 @@ Try it::
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -21,15 +24,19 @@ from oodles.stats import resample
 from oodles.stats.answers import Answer, counted
 from oodles.stats.clusters import Scores, without_gaps
 from oodles.stats.estimates import Estimate, as_correlations, estimate, light_curve, one_checkpoint
-from oodles.stats.items import noises_of
-from oodles.stats.pairs import shares_examples
+from oodles.stats.pairs import NOISY, shares_examples
 from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.splines import Array
 
 MOST = 2000  # runs beyond which no number is given
 RANGE = 0.8  # coverage of the range of runs, for a pilot of few runs
 MIDDLING = 0.7  # accuracy at which assumed noise is computed
-COLUMNS = ("a", "b", "within", "r", "units", "half_width", "runs", "runs_low", "runs_high", "steps", "memory")
+CLOSE = 0.99  # the largest correlation without noise that is planned for
+COLUMNS = ("a", "b", "within", "r", "units", "half_width", "runs", "runs_low", "runs_high", "steps", "memory", "caveat")
+LARGER = "larger test sets in the pilot would tell"
+
+Signal = Literal["known", "unsure", "none"]  # of a pair, beside noise: enough; by n alone maybe none; measured as none
+Reliabilities = Mapping[tuple[str, ...], tuple[float, str]]  # and their source, by group, way of pooling and test set
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +49,8 @@ class Precision:
     steps: float = 1.0  # of a unit
     memory: float = 0.0  # correlation length of a residual, as a share of a run
     reliability: tuple[float, float] = (1.0, 1.0)  # of the two residuals
+    signal: Signal = "known"
+    caveat: str = ""  # why it is not known
 
     def half_width(self, units: int, level: float = 0.95) -> float:
         """Expected half width of the interval from so many units.
@@ -73,19 +82,34 @@ class Precision:
 
     def without_noise(self, half_width: float) -> float:
         """The half width as observed at which the correlation without noise is known to `half_width`."""
-        return half_width * float(np.sqrt(np.prod(self.reliability)))
+        return half_width * float(np.sqrt(np.prod(self.allowed)))
+
+    @property
+    def allowed(self) -> tuple[float, float]:
+        """The reliabilities, raised where so much noise would not allow r.
+
+        Divided by the root of their product, r is the correlation without noise. Beyond 1, twice the examples would
+        seem to bring r to 1, which takes next to no runs.
+
+        >>> [round(one, 2) for one in Precision(r=0.6, variance=0.2, units=9, reliability=(0.3, 0.4)).allowed]
+        [0.57, 0.65]
+        """
+        product, least = float(np.prod(self.reliability)), min((self.r / CLOSE) ** 2, 1.0)
+        power = np.log(least) / np.log(product) if product < least else 1.0
+        first, second = self.reliability
+        return float(first**power), float(second**power)
 
     def changed(self, *, steps: float = 1.0, examples: float = 1.0) -> Precision:
         """With so many times the steps, and the examples of both test sets."""
-        reliability = tuple(rel / (rel + (1 - rel) / examples) for rel in self.reliability)
-        root = float(np.sqrt(np.prod(reliability) / np.prod(self.reliability)))
-        before = _variance(self.steps, self.memory, self.reliability)
+        reliability = tuple(rel / (rel + (1 - rel) / examples) for rel in self.allowed)
+        root = float(np.sqrt(np.prod(reliability) / np.prod(self.allowed)))
+        before = _variance(self.steps, self.memory, self.allowed)
         after = _variance(self.steps * steps, self.memory, (reliability[0], reliability[1]))
         rest = max(self.variance - before, 0.0)  # how runs differ beyond chance, which shrinks with reliability
         ratio = (after + rest * root**2) / (before + rest)
         return replace(
             self,
-            r=float(np.clip(self.r * root, -0.99, 0.99)),
+            r=float(np.clip(self.r * root, -CLOSE, CLOSE)),
             variance=self.variance * ratio,
             steps=self.steps * steps,
             reliability=(reliability[0], reliability[1]),
@@ -137,33 +161,43 @@ def assumed_runs(assumed: Assumed, half_width: float) -> float:
     return precision.runs(precision.without_noise(half_width))
 
 
-def pilot_precisions(scores: Scores) -> Iterator[tuple[dict[str, str], str, tuple[str, str], Precision]]:
-    """Of every group, way of pooling and pair of a pilot."""
+def pilot_precisions(
+    scores: Scores, fits: pd.DataFrame | None = None
+) -> Iterator[tuple[dict[str, str], str, tuple[str, str], Precision]]:
+    """Of every group, way of pooling and pair of a pilot; `fits` of its analysis say how much of residuals is noise."""
+    known = {} if fits is None else _reliabilities(fits, scores.by)
     for series in scores.groups():
         for within in scores.ways:
             recipe = replace(scores.recipe, within=within, interval="jackknife")
             recipe = light_curve(recipe, series) if one_checkpoint(series) else recipe
             for part in without_gaps(series, within):
                 found = estimate(part, recipe)
-                for pair, precision in _of_estimate(found, scores):
+                where = (*map(str, series.group.values()), within)
+                own = [known.get((*where, name), (float("nan"), "none")) for name in part.test_sets]
+                for pair, precision in _of_estimate(found, scores, own):
                     yield dict(series.group), within, pair, precision
 
 
-def _of_estimate(found: Estimate, scores: Scores) -> Iterator[tuple[tuple[str, str], Precision]]:
+def _reliabilities(fits: pd.DataFrame, by: Sequence[str]) -> Reliabilities:
+    keys = fits[[*by, "within", "test_set"]].astype(str).itertuples(index=False, name=None)
+    return dict(zip(keys, zip(fits["reliability"], fits["reliability_from"], strict=True), strict=True))
+
+
+def _of_estimate(
+    found: Estimate, scores: Scores, known: Sequence[tuple[float, str]]
+) -> Iterator[tuple[tuple[str, str], Precision]]:
     used = found.used
     n_units = len(used.unit_names)
     if n_units < 2:
         return
     error = resample.jackknife_se(resample.to_z(as_correlations(found.left_out)))
-    parts = noises_of(found, scores.items, scores.metric, scores.recipe.method)
-    squares = (found.fit.residuals**2).sum(axis=0)
-    share = np.array([part.total for part in parts]) / np.maximum(squares, 1e-300)
-    reliability = np.clip(1 - np.where(np.isfinite(share), share, 0.0), 0.05, 1.0)
+    reliability = np.clip([value if np.isfinite(value) else 1.0 for value, _ in known], NOISY, 1.0)
     memory = _memories(found, reliability)
     for i, j in combinations(range(len(used.test_sets)), 2):
         names = (used.test_sets[i], used.test_sets[j])
-        known = np.isfinite(error[i, j]) and np.isfinite(found.r[i, j]) and abs(found.r[i, j]) < 0.999
-        if known and error[i, j] > 0 and not shares_examples(*names, scores.overlapping):
+        usable = np.isfinite(error[i, j]) and np.isfinite(found.r[i, j]) and abs(found.r[i, j]) < 0.999
+        if usable and error[i, j] > 0 and not shares_examples(*names, scores.overlapping):
+            signal, caveat = _signal(names, (known[i], known[j]))
             yield (
                 names,
                 Precision(
@@ -173,8 +207,32 @@ def _of_estimate(found: Estimate, scores: Scores) -> Iterator[tuple[tuple[str, s
                     steps=len(used.scores) / n_units,
                     memory=float(np.sqrt(memory[i] * memory[j])),
                     reliability=(float(reliability[i]), float(reliability[j])),
+                    signal=signal,
+                    caveat=caveat,
                 ),
             )
+
+
+def _signal(names: Sequence[str], known: Sequence[tuple[float, str]]) -> tuple[Signal, str]:
+    """How much of the residuals of two sets is more than noise, and what cannot be told for that reason.
+
+    >>> _signal(["hans", "paws"], [(0.8, "records"), (-0.2, "records")])[1]
+    'cannot be told: too little residual left of paws (reliability 0.00); larger test sets in the pilot would tell'
+    >>> _signal(["hans", "paws"], [(0.8, "binomial"), (-0.2, "binomial")])[0]  # models err alike: less noise than that
+    'unsure'
+    """
+    both = list(zip(names, known, strict=True))
+    for name, (value, source) in both:
+        if source == "records" and value < NOISY:
+            return "none", (
+                f"cannot be told: too little residual left of {name} (reliability {max(value, 0.0):.2f}); {LARGER}"
+            )
+    for name, (value, source) in both:
+        if not value >= NOISY:
+            why = f"by n alone it may be noise, reliability as low as {max(value, 0.0):.2f}"
+            why = why if source == "binomial" else "its noise is not known"
+            return "unsure", f"without noise it cannot be told of {name} ({why}): per-example records or {LARGER}"
+    return "known", ""
 
 
 def _memories(found: Estimate, reliability: Array) -> Array:
@@ -191,19 +249,31 @@ def _memories(found: Estimate, reliability: Array) -> Array:
     return np.asarray(-1.0 / (np.log(keep) * max(steps - 1, 1)), dtype=float)
 
 
-def plan_from(scores: Scores, half_width: float) -> Answer:
+def plan_from(scores: Scores, half_width: float, fits: pd.DataFrame | None = None) -> Answer:
     """Runs for a wanted half width of every pair, from a pilot.
+
+    Parameters
+    ----------
+    scores : Scores
+        Of the pilot.
+    half_width : float
+        Of the interval of a correlation.
+    fits : pandas.DataFrame, optional
+        Of the pilot's analysis: how much of a residual is noise.
 
     Returns
     -------
     Answer
-        Table `plan`, a row per group, way of pooling and pair; a sentence per group and way of pooling.
+        Table `plan`, a row per group, way of pooling and pair; a sentence per group and way of pooling. Where `caveat`
+        says that runs cannot be told they are nan.
     """
     rows: list[dict[str, Any]] = []
     kept: dict[tuple[tuple[str, ...], str], list[Precision]] = {}
     level = scores.recipe.level
-    for group, within, pair, precision in pilot_precisions(scores):
-        low, high = precision.runs_range(half_width, level)
+    for group, within, pair, precision in pilot_precisions(scores, fits):
+        runs, low, high = (float("nan"),) * 3
+        if precision.signal != "none":
+            runs, (low, high) = precision.runs(half_width, level), precision.runs_range(half_width, level)
         rows.append(
             {
                 **group,
@@ -213,11 +283,12 @@ def plan_from(scores: Scores, half_width: float) -> Answer:
                 "r": precision.r,
                 "units": precision.units,
                 "half_width": precision.half_width(precision.units, level),
-                "runs": precision.runs(half_width, level),
+                "runs": runs,
                 "runs_low": low,
                 "runs_high": high,
                 "steps": precision.steps,
                 "memory": precision.memory,
+                "caveat": precision.caveat,
             }
         )
         kept.setdefault((tuple(group.values()), within), []).append(precision)
@@ -239,29 +310,50 @@ def plan_from(scores: Scores, half_width: float) -> Answer:
 
 
 def _sentence(precisions: Sequence[Precision], where: str, half_width: float, level: float, unit: str) -> str:
-    def needed(noise: bool = True, **changes: float) -> float:
-        after = [one.changed(**changes) for one in precisions]
-        return float(
-            np.median([one.runs(half_width if noise else one.without_noise(half_width), level) for one in after])
-        )
-
-    now = np.array([one.runs(half_width, level) for one in precisions])
-    low, high = np.median([one.runs_range(half_width, level) for one in precisions], axis=0)
-    units = precisions[0].units
+    """The median pair, of those of which the pilot can tell; and how many it cannot tell."""
+    told = [one for one in precisions if one.signal != "none"]
+    left_out = f"too little residual is left beside noise (reliability below {NOISY:g}); {LARGER}."
+    if not told:
+        all_pairs = counted(len(precisions), "pair")
+        return f"{where}: the pilot cannot tell how many runs it takes: in all {all_pairs} {left_out}"
     noun = "run" if unit == "run" else "unit"
+    now = np.array([one.runs(half_width, level) for one in told])
+    low, high = np.median([one.runs_range(half_width, level) for one in told], axis=0)
     text = (
         f"{where}: a half width of {half_width:g} takes {_count(float(np.median(now)), noun)} in the median pair"
-        f" ({RANGE:.0%} range {_plain(low)} to {_plain(high)}, the pilot having {counted(units, noun)}),"
-        f" {_plain(float(now.max()))} in all {counted(len(precisions), 'pair')}."
+        f" ({RANGE:.0%} range {_plain(low)} to {_plain(high)}, the pilot having {counted(told[0].units, noun)}),"
+        f" {_plain(float(now.max()))} in all {counted(len(told), 'pair')}."
     )
-    if precisions[0].steps > 1:
-        text += f" Median pair with twice the steps: {_plain(needed(steps=2.0))}."
-    if min(one.reliability[0] for one in precisions) < 1:
+    if len(told) < len(precisions):
+        text += f" Left out: {len(precisions) - len(told)} of {counted(len(precisions), 'pair')}, in which {left_out}"
+    if told[0].steps > 1:
+        twice = np.median([one.changed(steps=2.0).runs(half_width, level) for one in told])
+        text += f" Median pair with twice the steps: {_plain(float(twice))}."
+    return text + _without_noise(told, half_width, level)
+
+
+def _without_noise(told: Sequence[Precision], half_width: float, level: float) -> str:
+    """What the correlation without noise takes, in the pairs of which the pilot can tell it."""
+    known = [one for one in told if one.signal == "known"]
+    text, unsure = "", len(told) - len(known)
+    if known:
+        which = f" ({len(known)} of {len(told)} pairs)" if unsure else ""
+        now, twice = (_clean_runs(known, more, half_width, level) for more in (1.0, 2.0))
+        text = (
+            f" For the correlation without the noise of the test sets{which}: {now}; with twice the examples: {twice}."
+        )
+    if unsure:
         text += (
-            f" For the correlation without the noise of the test sets: {_plain(needed(noise=False))}; with twice the"
-            f" examples: {_plain(needed(noise=False, examples=2.0))}."
+            f" Without the noise of the test sets the pilot cannot tell in {unsure} of {counted(len(told), 'pair')}:"
+            f" it may be most of a residual; per-example records or {LARGER}."
         )
     return text
+
+
+def _clean_runs(precisions: Sequence[Precision], examples: float, half_width: float, level: float) -> str:
+    """Of the median pair, for the correlation without noise, with so many times the examples."""
+    after = [one.changed(examples=examples) for one in precisions]
+    return _plain(float(np.median([one.runs(one.without_noise(half_width), level) for one in after])))
 
 
 def _plain(number: float) -> str:

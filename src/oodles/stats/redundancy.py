@@ -139,7 +139,7 @@ def _select(used: Series) -> _Selection:
             "test_set": used.test_sets[chosen[k - 1]] if k else "(in-domain alone)",
             "error": float(np.sqrt(np.nanmean(path[k] ** 2))),
             "error_in_domain": float(np.sqrt(np.nanmean(path[0][np.isfinite(path[k])] ** 2))),
-            "noise": float(np.sqrt(np.nanmean(floor[np.isfinite(path[k])] ** 2))),
+            "noise": float(np.sqrt(np.mean(floor[np.isfinite(path[k])] ** 2))),
             "reduction": shares[k],
             "enough": k == enough,
         }

@@ -16,7 +16,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from oodles.errors import ConfigError, DataError, listed, nearest
-from oodles.stats.copies import CERTAIN, ROUNDING, coincidence, copied_runs, copies_caveat
+from oodles.stats.answers import several
+from oodles.stats.copies import CERTAIN, ROUNDING, coincidence, copied_runs, copies_caveat, no_shares
 from oodles.stats.longtable import GUESSABLE, as_names
 from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.residuals import Ints
@@ -267,8 +268,33 @@ def group_series(table: pd.DataFrame, *, by: Sequence[str], unit: str | None, me
         left = group[~group["run"].isin(copies)]
         own, said = (unit, ()) if unit is not None else natural_unit(left)
         said = (*said, *([copies_caveat(copies)] if copies else []))
-        series = _make_series(left, names, own)
-        yield replace(series, scale=scale, caveats=(*series.caveats, *said))
+        series = replace(_make_series(left, names, own), scale=scale)
+        series = _believed_sizes(series) if metric == "accuracy" else series
+        yield replace(series, caveats=(*series.caveats, *said))
+
+
+def _believed_sizes(series: Series) -> Series:
+    """Without the n of sets whose scores are no shares of n examples: there is no binomial error of such a score."""
+    told, wrong = [series.covariate_sizes.copy(), series.sizes.copy()], []
+    for names, values, sizes in zip(
+        (series.in_domain, series.test_sets), (series.covariates, series.scores), told, strict=True
+    ):
+        for column, name in enumerate(names):
+            if no_shares(values[:, column] / series.scale, sizes[:, column]):
+                wrong.append(f"{name} ({_sizes(sizes[:, column])})")
+                sizes[:, column] = np.nan
+    if not wrong:
+        return series
+    said = (
+        f"{several(wrong)}: scores are no multiples of 1/n, so n is wrong or they are no means of right and wrong: "
+        "their noise is not known, and not corrected"
+    )
+    return replace(series, covariate_sizes=told[0], sizes=told[1], caveats=(*series.caveats, said))
+
+
+def _sizes(sizes: Array) -> str:
+    low, high = np.nanmin(sizes), np.nanmax(sizes)
+    return f"n = {low:.0f}" if low == high else f"n = {low:.0f} to {high:.0f}"
 
 
 def _scale(values: Array, metric: str) -> float:
