@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from benchmarks import families
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -88,16 +89,24 @@ def test_ordinary_tables_have_no_alarming_caveats():
     assert all(text.startswith(allowed) for text in said(result)), set(said(result))
 
 
-def test_scores_that_are_no_shares_of_n_examples_are_not_corrected():
+def test_scores_that_are_no_shares_of_n_examples_are_named():
     table = simulated()
     wrong = partial_correlations(table.assign(n=np.where(table["role"] == "ood", 1700, 2000)))
-    unknown = partial_correlations(table.assign(n=np.where(table["role"] == "ood", np.nan, 2000)))
-    alike = ["r", "low", "high", "r_corrected", "r_corrected_low", "r_corrected_high", "corrected_by", "p_corrected"]
-    pd.testing.assert_frame_equal(wrong.table[alike], unknown.table[alike])
-    assert set(wrong.table["corrected_by"]) == {"none"}
     (text,) = {text for text in said(wrong) if "no multiples of 1/n" in text}
     assert text.startswith("hans (n = 1700), paws (n = 1700), rte (n = 1700): scores are no multiples of 1/n, so n is")
-    assert not any("no multiples" in text for text in said(unknown))
+    assert not any("no multiples" in text for text in said(partial_correlations(table)))
+
+
+def test_in_domain_noise_is_tested_for_whatever_n_the_scores_are_multiples_of():
+    """Continuous scores beside an n: the bound by n still counts, so noise alone makes no pair clear."""
+    draw, tables = np.random.default_rng(12), []
+    for _ in range(10):
+        data = families.simulate(families.Family(n_id=200, links="lines", level=0.0, sets=4, every=True), 0.0, draw)
+        table = families.long_table(data)
+        tables.append(table.assign(value=table["value"] + 1e-4 * draw.normal(size=len(table))))
+    found = [partial_correlations(table).table for table in tables]
+    assert sum(one["clear"].any() for one in found) <= 2
+    assert sum((one["p_holm"] < 0.05).any() for one in found) >= 8
 
 
 def test_scores_that_vary_less_than_n_allows_keep_their_range_and_say_why():

@@ -69,7 +69,7 @@ def test_points_without_in_domain_score_are_left_out_and_counted():
     assert first.caveats == ("in-domain score missing at 1 of 12 points: those were left out",)
 
 
-def test_an_n_of_which_scores_are_no_shares_is_not_believed():
+def test_an_n_of_which_scores_are_no_shares_is_named():
     """Of 100 examples .503 cannot be right; of 1000 it can, also in per cent, rounded or in half precision."""
     shares, percent, wrong = study(), study(), study()
     percent["value"] *= 100
@@ -81,11 +81,10 @@ def test_an_n_of_which_scores_are_no_shares_is_not_believed():
         first, second = series_of(table)
         assert first.caveats == (
             "hans (n = 100), snli (n = 300): scores are no multiples of 1/n, so n is wrong or they are no means of "
-            "right and wrong: their noise is not known, and not corrected",
+            "right and wrong; what is said of their noise is rough",
         )
-        assert (first.covariate_sizes == 1000).all()
-        assert np.isnan(first.sizes).all()
-        assert np.isnan(second.covariate_sizes).all()  # snli is in-domain there
+        assert second.caveats[0].startswith("snli (n = 300), hans (n = 100)")  # snli is in-domain there
+        assert (second.covariate_sizes == 300).all()  # and bounds its noise all the same
     (f1,) = group_series(wrong.assign(metric="f1"), by=(), unit="run", metric="f1")
     assert f1.caveats == ()  # of which nobody said that it is a share
 

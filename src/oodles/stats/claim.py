@@ -382,7 +382,7 @@ def _noisy(found: pd.DataFrame, clusters: Sequence[ClusterValues], noun: str) ->
     clusters = [one for one in clusters if _units(one) >= TESTED]
     if not all(cluster.known for cluster in clusters):
         return (
-            "Noise of the test sets is not known (records, or n with accuracies that are multiples of 1/n, would tell),"
+            "Noise of the test sets is not known (records, or n with accuracies in 0..1, would tell),"
             f" and unequal noise alone makes correlations differ between {plural(noun)}."
         )
     open_ = found[found["p_val"].isna()]

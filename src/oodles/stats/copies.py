@@ -20,7 +20,7 @@ from oodles.stats.splines import Array
 
 ROUNDING = 9  # decimals to which scores must agree to be one and the same
 MOST_DECIMALS = 6  # scores with more are taken as not rounded
-ODD = 0.05  # share of a set's scores that may be no share of n examples before n is not believed
+ODD = 0.05  # share of a set's scores that may be no share of n examples before it is said
 CERTAIN = 3.0  # powers of ten by which chance must fall short of making two equal runs
 MANY_STEPS = 6  # of which a set's early and late scores count apart
 FINEST = 1e-6  # chance that two scores agree where nothing rounds them

@@ -103,7 +103,7 @@ def _noise_of(found: Estimate, records: Examples | None, which: int, metric: str
     if metric != "accuracy":
         return replace(nothing, caveats=(*why, f"{name}: noise of {metric} is not known without records"))
     if np.isnan(sizes).any() or (sizes <= 0).any() or (values < 0).any() or (values > 1).any():
-        return replace(nothing, caveats=(*why, f"{name}: noise is not known (needs n, and multiples of 1/n)"))
+        return replace(nothing, caveats=(*why, f"{name}: noise is not known (needs n, and values in 0..1)"))
     variance = slope**2 * values * (1 - values) / sizes
     total, left_out = noise_sums(found, [binomial_spectrum(refit, variance, found) for refit in found.refits], which)
     return replace(nothing, source="binomial", total=total, left_out=left_out, caveats=why)

@@ -269,27 +269,26 @@ def group_series(table: pd.DataFrame, *, by: Sequence[str], unit: str | None, me
         own, said = (unit, ()) if unit is not None else natural_unit(left)
         said = (*said, *([copies_caveat(copies)] if copies else []))
         series = replace(_make_series(left, names, own), scale=scale)
-        series = _believed_sizes(series) if metric == "accuracy" else series
-        yield replace(series, caveats=(*series.caveats, *said))
+        odd = _odd_sizes(series) if metric == "accuracy" else ()
+        yield replace(series, caveats=(*series.caveats, *odd, *said))
 
 
-def _believed_sizes(series: Series) -> Series:
-    """Without the n of sets whose scores are no shares of n examples: there is no binomial error of such a score."""
-    told, wrong = [series.covariate_sizes.copy(), series.sizes.copy()], []
-    for names, values, sizes in zip(
-        (series.in_domain, series.test_sets), (series.covariates, series.scores), told, strict=True
-    ):
-        for column, name in enumerate(names):
-            if no_shares(values[:, column] / series.scale, sizes[:, column]):
-                wrong.append(f"{name} ({_sizes(sizes[:, column])})")
-                sizes[:, column] = np.nan
-    if not wrong:
-        return series
-    said = (
-        f"{several(wrong)}: scores are no multiples of 1/n, so n is wrong or they are no means of right and wrong: "
-        "their noise is not known, and not corrected"
+def _odd_sizes(series: Series) -> tuple[str, ...]:
+    """Names the sets whose scores are no shares of n examples. Their n is still used: it bounds their noise roughly."""
+    columns = [
+        (name, values[:, k] / series.scale, sizes[:, k])
+        for names, values, sizes in (
+            (series.in_domain, series.covariates, series.covariate_sizes),
+            (series.test_sets, series.scores, series.sizes),
+        )
+        for k, name in enumerate(names)
+    ]
+    odd = [f"{name} ({_sizes(sizes)})" for name, values, sizes in columns if no_shares(values, sizes)]
+    text = (
+        f"{several(odd)}: scores are no multiples of 1/n, so n is wrong or they are no means of right and wrong; "
+        "what is said of their noise is rough"
     )
-    return replace(series, covariate_sizes=told[0], sizes=told[1], caveats=(*series.caveats, said))
+    return (text,) if odd else ()
 
 
 def _sizes(sizes: Array) -> str:
