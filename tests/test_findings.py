@@ -53,6 +53,31 @@ def test_the_shipped_figures_are_the_published_ones(name: str) -> None:
     pd.testing.assert_frame_equal(finding.table().fillna(""), made.fillna(""), check_dtype=False)
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (["analyse", "bert-hans"], "bert-hans: no scores of test set 'hanss'; choose another --test-set (known: ce_"),
+        *(
+            (asked, "smollm2-nli: no scores of test set 'hanss'; choose another --test-set (did you mean 'hans'?)")
+            for asked in (
+                ["analyse", "smollm2-nli"],
+                ["report", "smollm2-nli"],
+                ["plan", "--pilot", "smollm2-nli"],
+                ["compare", "smollm2-nli", "bert-hans"],
+            )
+        ),
+    ],
+    ids=lambda asked: " ".join(asked) if isinstance(asked, list) else "",
+)
+def test_a_test_set_that_a_finding_lacks_is_told_with_the_finding(asked: list[str], told: str, tmp_path: Path) -> None:
+    done = oodles(*asked, "--test-set", "hanss", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_is_known_of_the_hundred_berts() -> None:
     analysis = oo.analyse("bert-hans")
     lexical, subsequence = "lexical overlap, non-entailed", "subsequence, non-entailed"
