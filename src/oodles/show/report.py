@@ -524,8 +524,11 @@ class _Runs:
     caveats: list[str]
 
 
+UNSHOWN = ("caveats", "seconds")  # of a run: told elsewhere; another machine takes another time
+
+
 def _what_was_run(runs: Sequence[Mapping[str, Any]]) -> _Runs:
-    told = [{key: _setting(key, value) for key, value in _flat(run) if key != "caveats"} for run in runs]
+    told = [{key: _setting(key, value) for key, value in _flat(run) if key not in UNSHOWN} for run in runs]
     keys = list(dict.fromkeys(key for run in told for key in run))
     shared = [key for key in keys if len({run.get(key) for run in told}) == 1]
     apart = [key for key in keys if key not in shared]
