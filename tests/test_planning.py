@@ -92,6 +92,7 @@ def test_plan_on_the_command_line(tmp_path) -> None:
     found = json.loads(oodles("plan", "--pilot", tmp_path / "pilot.csv", "--json").stdout)
     assert {"a", "b", "runs", "runs_low", "runs_high"} <= set(found["plan"][0])
     assert "cost" not in found
+    assert oodles("plan").stdout.count("\n") == 1
     refused = oodles("plan", "--half-width", "2")
     assert refused.returncode == 2
     assert "--half-width 2: expected a number between 0 and 1" in refused.stderr

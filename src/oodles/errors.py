@@ -82,8 +82,12 @@ def no_test_set(where: object, name: str, known: Iterable[str]) -> str:
 
 
 def some(names: Iterable[object], most: int = 8) -> str:
-    """Join the first few of many names."""
-    listed = [shown(name) for name in names]
+    """Join the first few of many names; a name with a comma is quoted.
+
+    >>> some(["hans", "subsequence, entailed"])
+    "hans, 'subsequence, entailed'"
+    """
+    listed = [f"'{shown(name)}'" if "," in str(name) else shown(name) for name in names]
     return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
 
 

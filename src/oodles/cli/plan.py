@@ -224,9 +224,9 @@ def _assumed(
         told = {"runs": runs if math.isfinite(runs) else None, "half_width": half_width, **asdict(assumed)}
         print_json(told | ({} if study is None else {"cost": [asdict(cost) for cost in costs]}))
         return
-    tell(
+    answer = (
         f"A half width of {half_width:g} takes {_runs(runs)} runs, if the correlation is {rho:g}, residuals have an sd "
         f"of {residual_sd:g} and last {memory:g} of a run, runs differ by {spread_of_runs:g} (sd of Fisher's z), and a"
         f" run has {steps} steps on test sets of {examples} examples. A pilot tells these: oodles plan --pilot FOLDER."
     )
-    tell("\n".join(map(str, costs)))
+    tell("\n".join([answer, *map(str, costs)]))

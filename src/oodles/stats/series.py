@@ -377,6 +377,8 @@ def units_of_runs(rows: pd.DataFrame, unit: str, where: str) -> dict[str, str]:
     """The independent unit of every run."""
     if unit not in rows.columns:
         raise ConfigError(f"--unit {unit}: no such column; {nearest(unit, of_runs(rows))}")
+    if unit in OF_POINTS:
+        raise ConfigError(f"--unit {unit}: units are made of whole runs; use a column such as run or model")
     if unit == "run":
         return {str(run): str(run) for run in rows["run"].unique()}
     pairs = rows[["run", unit]].drop_duplicates()
