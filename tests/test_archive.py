@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 import zipfile
@@ -10,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+import oodles as oo
 from conftest import oodles
 from oodles.disk import sealed
 from oodles.errors import ConfigError, StoreError
 from oodles.store.archive import opened, pack
 from oodles.store.sidecars import sidecar
-from oodles.store.table import read_records, read_runs
+from oodles.store.table import DamageWarning, read_records, read_runs
 from test_store import folder_with_scores, keep
 
 
@@ -91,6 +93,23 @@ def test_damage_is_one_line(file: Path, damage: str, tmp_path: Path) -> None:
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
     assert "StoreError" in done.stderr
     assert str(file) in done.stderr
+
+
+def test_messages_name_the_packed_file_not_where_it_was_unpacked(file: Path) -> None:
+    told = re.escape(f"{file}: no scores of test set 'awaz'; choose another --test-set (did you mean 'away'?)")
+    for read in (read_runs, lambda path, sets: oo.analyse(path, test_sets=sets)):
+        with pytest.raises(StoreError, match=f"^{told}$"):
+            read(file, ["awaz"])
+
+
+def test_notes_on_damage_name_the_packed_file(tmp_path: Path) -> None:
+    folder_with_scores(tmp_path / "study", "a")
+    folder_with_scores(tmp_path / "study", "b")
+    (tmp_path / "study/runs/b/spec.json").write_text("{")
+    packed = pack(tmp_path / "study").path
+    with pytest.warns(DamageWarning, match=f"^{re.escape(str(packed))}/runs/b: skipped"):
+        (note,) = read_runs(packed).attrs["notes"]
+    assert "oodles-" not in note  # the temporary folder
 
 
 def test_packing_beside_a_running_study_tells_no_damage(tmp_path: Path) -> None:

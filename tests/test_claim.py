@@ -282,6 +282,16 @@ def test_a_column_that_is_not_there_is_refused() -> None:
         claim(scores_of(table), ["train_set"])
 
 
+@pytest.mark.parametrize("column", ["step", "run", "test_set", "metric", "value", "n", "role", "kind"])
+def test_a_column_that_is_no_factor_is_refused_with_the_reason_and_those_that_are(column: str) -> None:
+    table = study([0.5, 0.5], runs=3, steps=6).assign(kind=lambda rows: rows["test_set"])
+    why = "runs are the units" if column == "run" else "it tells scores of one run apart, .* whole runs"
+    more = r" \(--windows asks .*\)" if column == "step" else ".*"
+    told = f"^--across {column}: cannot be compared: {why}{more}; columns that can: model$"
+    with pytest.raises(ConfigError, match=told):
+        claim(scores_of(table), [column])
+
+
 def test_gaps_are_left_to_the_pairs_they_concern() -> None:
     table = study([0.8, 0.8], runs=9)
     holes = (table["test_set"] == "c") & (table["step"] == 3)

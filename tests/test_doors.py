@@ -288,4 +288,4 @@ def test_test_sets_are_picked_from_a_table_without_roles(table: Path) -> None:
     found = pd.read_csv(table)
     found.loc[0, "test_set"] = None
     found.to_parquet(table.with_suffix(".parquet"))
-    one_line(oodles("analyse", table.with_suffix(".parquet"), "--test-set", "x"), "--test-set x is not in the table")
+    one_line(oodles("analyse", table.with_suffix(".parquet"), "--test-set", "x"), "no scores of test set 'x'")

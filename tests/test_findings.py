@@ -53,6 +53,56 @@ def test_the_shipped_figures_are_the_published_ones(name: str) -> None:
     pd.testing.assert_frame_equal(finding.table().fillna(""), made.fillna(""), check_dtype=False)
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (["analyse", "bert-hans"], "bert-hans: no scores of test set 'hanss'; choose another --test-set (known: ce_"),
+        *(
+            (asked, "smollm2-nli: no scores of test set 'hanss'; choose another --test-set (did you mean 'hans'?)")
+            for asked in (
+                ["analyse", "smollm2-nli"],
+                ["report", "smollm2-nli"],
+                ["plan", "--pilot", "smollm2-nli"],
+                ["compare", "smollm2-nli", "bert-hans"],
+            )
+        ),
+    ],
+    ids=lambda asked: " ".join(asked) if isinstance(asked, list) else "",
+)
+def test_a_test_set_that_a_finding_lacks_is_told_with_the_finding(asked: list[str], told: str, tmp_path: Path) -> None:
+    done = oodles(*asked, "--test-set", "hanss", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (["import", "--inspect", "bert-hans"], "bert-hans: a finding, not a file; oodles analyse, report and export"),
+        (["analyse", "timm", "bert-hans"], "timm: a finding, not a file"),
+        (
+            ["analyse", "bert-hans", "--test-set", "ce_adverb"],  # the reason, and no other caveat
+            "bert-hans: no pair of OOD test sets can be correlated; bert-base, mnli: 1 OOD test set; a correlation",
+        ),
+        (["analyse", "bert-hans", "--in-domain", "x"], "known: 'constituent, entailed', 'constituent, non-entailed', "),
+    ],
+    ids=["import", "two", "one set", "in-domain"],
+)
+def test_what_cannot_be_asked_of_a_finding_is_told(asked: list[str], told: str) -> None:
+    done = oodles(*asked)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert told in done.stderr
+
+
+def test_a_finding_tells_the_test_sets_that_its_own_analysis_leaves_out() -> None:
+    assert len(findings()["bert-hans"].further_sets()) == 30
+    assert "--test-set takes, too: ce_adverb, " in oodles("findings", "bert-hans").stdout
+    assert "--test-set" not in oodles("findings", "timm").stdout
+
+
 def test_what_is_known_of_the_hundred_berts() -> None:
     analysis = oo.analyse("bert-hans")
     lexical, subsequence = "lexical overlap, non-entailed", "subsequence, non-entailed"

@@ -161,10 +161,15 @@ def test_a_table_without_n_does_not_tell_what_it_takes_without_noise() -> None:
 def test_plan_on_the_command_line(tmp_path) -> None:
     simulated(runs=6).to_csv(tmp_path / "pilot.csv", index=False)
     told = oodles("plan", "--pilot", tmp_path / "pilot.csv", "--half-width", ".2").stdout
-    assert "a half width of 0.2 takes" in told
+    lines = told.splitlines()
+    table = next(i for i, line in enumerate(lines) if line.startswith("pair "))
+    assert all(" a half width of 0.2 takes " in line for line in lines[: table - 2])  # the answer, before its pairs
+    assert lines[table - 2].startswith("What runs cost: ")
+    assert len(lines[table + 1 :]) == 6
     found = json.loads(oodles("plan", "--pilot", tmp_path / "pilot.csv", "--json").stdout)
     assert {"a", "b", "runs", "runs_low", "runs_high"} <= set(found["plan"][0])
     assert "cost" not in found
+    assert oodles("plan").stdout.count("\n") == 1
     refused = oodles("plan", "--half-width", "2")
     assert refused.returncode == 2
     assert "--half-width 2: expected a number between 0 and 1" in refused.stderr
@@ -185,7 +190,16 @@ def test_what_the_planned_runs_would_cost(tmp_path, toy_study) -> None:
     assert told["arithmetic"] == pytest.approx(wanted * each["arithmetic"])
     text = oodles(*asked, cwd=tmp_path).stdout
     assert f"{wanted} runs compute {told['tokens']:,} tokens" in " ".join(text.split())
-    assert "model" in text.splitlines()[0]  # two groups: each row says which
+    assert any(line.split()[:2] == ["model", "pair"] for line in text.splitlines())  # two groups: each row says which
+
+
+def test_a_pilot_tells_what_the_runs_of_the_median_pair_take() -> None:
+    done = oodles("plan", "--pilot", "smollm2-nli", "--half-width", ".2")
+    told = [line for line in done.stdout.splitlines() if "a run of the pilot took" in line]
+    assert told[0].startswith("gemma3-270m-q4, snli: a run of the pilot took 33m03s on its machine; 19 to 22 runs take")
+    assert done.stdout.index(told[1]) < done.stdout.index("half width now")
+    found = json.loads(oodles("plan", "--pilot", "smollm2-nli", "--json").stdout)
+    assert 30 * 60 < found["seconds_per_run"] < 70 * 60
 
 
 def test_one_run_is_no_pilot() -> None:

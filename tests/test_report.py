@@ -22,7 +22,7 @@ from oodles.show.words import readable
 from oodles.stats.analysis import analyse_table
 from oodles.stats.changes import changes
 from oodles.stats.correlate import PartialCorrelations, partial_correlations
-from oodles.stats.verdict import Verdict, verdicts
+from oodles.stats.verdict import NO_PAIR, Verdict, verdicts
 from test_correlate import simulated
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -214,7 +214,7 @@ def test_several_groups_get_a_section_each_and_contents(tmp_path: Path) -> None:
     assert [i for i in page.ids if re.fullmatch(r"group-\d", i)] == ["group-1", "group-2", "group-3"]
     targets = {str(a["href"])[1:] for a in page.all("a") if str(a["href"]).startswith("#")}
     assert {"group-1", "group-2", "group-3", "reading", "runs", "cite", "settings"} <= targets <= set(page.ids)
-    assert report.NO_PAIR in page.words
+    assert NO_PAIR in page.words
     assert "lone, trained on daily" in page.words
 
 

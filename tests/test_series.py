@@ -99,7 +99,7 @@ def test_bad_choices_are_one_line():
         series_of(table, unit="sede")
     with pytest.raises(ConfigError, match="metric 'acuracy' is not in the table; did you mean 'accuracy'"):
         list(group_series(table, by=(), unit="run", metric="acuracy"))
-    with pytest.raises(DataError, match="has several values of step"):
+    with pytest.raises(ConfigError, match="--unit step: units are made of whole runs"):
         series_of(table, unit="step")
     with pytest.raises(DataError, match="has no seed"):
         series_of(table.assign(seed=None), unit="seed")

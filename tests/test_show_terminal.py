@@ -13,7 +13,7 @@ import oodles as oo
 from conftest import oodles
 from oodles.show.terminal import CLEAREST, render_terminal
 from oodles.stats.analysis import Analysis, analyse_table
-from oodles.stats.verdict import overall
+from oodles.stats.verdict import NO_PAIR, NOTHING, overall
 from oodles.terminal import PlainConsole
 from test_correlate import simulated
 
@@ -71,7 +71,19 @@ def test_several_groups_have_a_line_each_and_a_matrix_of_pairs() -> None:
     assert analysis.verdict == " ".join(analysis.answers["claim"].sentences)
     plain = analyse_table(several(5))
     assert plain.verdict.startswith("5 groups, each by itself: ")
-    assert overall(()) == "No answer: there is no pair."
+    assert overall(()) == NO_PAIR
+
+
+def test_groups_without_a_pair_are_not_called_open() -> None:
+    lone = simulated(runs=6, sets=("mnli", "hans")).assign(model="lone", run=lambda rows: "lone_" + rows["run"])
+    still = simulated(runs=3).assign(model="still", run=lambda rows: "still_" + rows["run"])
+    still = still.assign(value=still["value"].where(still["test_set"] == "mnli", 0.5))
+    analysis = analyse_table(pd.concat([several(2), lone, still], ignore_index=True))
+    lines = {line.split()[0]: " ".join(line.split()[1:]) for line in printed(analysis).splitlines() if line.strip()}
+    assert lines["lone"] == f"{NOTHING} 0 0 0 0 6"
+    assert lines["still"] == f"{NOTHING} 0 0 0 0 3"
+    assert analysis.verdict.startswith("4 groups, each by itself: ")
+    assert f"{NOTHING} (2)" in analysis.verdict
 
 
 def test_caveats_of_some_pairs_are_counted_or_printed() -> None:

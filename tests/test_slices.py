@@ -141,7 +141,7 @@ def test_slices_can_be_chosen_after_the_runs(sliced: Path) -> None:
     assert {(r["a"], r["b"]) for r in json.loads(done.stdout)["pairs"]} == {("away/kind=v", "far")}
     done = oodles("analyse", sliced / "out", "--test-set", "awai")
     assert done.returncode == 2
-    assert "no scores of test set 'awai'; did you mean 'away'?" in done.stderr
+    assert "no scores of test set 'awai'; choose another --test-set (did you mean 'away'?)" in done.stderr
 
 
 def test_a_set_is_not_correlated_with_what_shares_its_examples(sliced: Path) -> None:

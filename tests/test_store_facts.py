@@ -64,10 +64,11 @@ def test_a_run_is_described_with_what_a_reader_must_know(tmp_path: Path) -> None
         "run r: env.json is missing or damaged, so its versions are not known",
     ]
     write_json(folder.env, {"oodles": "1", "python": "3", "packages": {"torch": "2"}})
-    finish_run(folder, 4)
+    finish_run(folder, 4, seconds=9.0)
     error = {"severity": "error", "code": "same-rows", "where": "a, b", "text": "equal"}
     write_json(folder.study.audit, {"findings": [error, {**error, "code": "other"}], "allowed": ["same-rows"]})
     (run,) = describe_runs(tmp_path)
+    assert run["seconds"] == 9.0
     assert run["versions"] == {"oodles": "1", "python": "3", "torch": "2"}
     assert run["caveats"] == ["audit error allowed: a, b: equal [same-rows]"]
     folder.study.audit.write_text("{")

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from oodles.stats.correlate import partial_correlations
-from oodles.stats.verdict import verdicts
+from oodles.stats.verdict import NOTHING, verdicts
 from test_correlate import simulated
 
 
@@ -75,7 +75,9 @@ def test_nothing_left_is_no_answer():
     table = simulated(runs=3)
     table["value"] = np.where(table["test_set"] == "mnli", table["value"], 0.5)
     (verdict,) = verdicts(partial_correlations(table))
-    assert verdict.sentence.startswith("No answer")
+    assert verdict.head == NOTHING
+    assert verdict.sentence.startswith(f"{NOTHING}: no pair of test sets has enough points")
+    assert not verdict.descriptive  # there is nothing that it describes
 
 
 def test_tables_without_groups_and_several_groups():

@@ -76,9 +76,18 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     return f"did you mean '{shown(close[0])}'?" if close else f"known: {some(names) or 'none'}"
 
 
+def no_test_set(where: object, name: str, known: Iterable[str]) -> str:
+    """Return the message about a test set that scores lack; `where` is the file, folder or finding that has them."""
+    return f"{where}: no scores of test set '{shown(name)}'; choose another --test-set ({nearest(name, known)})"
+
+
 def some(names: Iterable[object], most: int = 8) -> str:
-    """Join the first few of many names."""
-    listed = [shown(name) for name in names]
+    """Join the first few of many names; a name with a comma is quoted.
+
+    >>> some(["hans", "subsequence, entailed"])
+    "hans, 'subsequence, entailed'"
+    """
+    listed = [f"'{shown(name)}'" if "," in str(name) else shown(name) for name in names]
     return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
 
 

@@ -20,7 +20,7 @@ from oodles.api.imports import gather, home_sets, options_of
 from oodles.api.records import StoredRecords
 from oodles.errors import ConfigError, nearest, shown
 from oodles.stats.analysis import SUMMARY, Analysis, analyse_table, read_results
-from oodles.stats.longtable import pick_sets
+from oodles.stats.longtable import SOURCE, pick_sets
 from oodles.stats.outcomes import Examples
 from oodles.store.archive import is_packed, opened
 from oodles.store.facts import describe_audit, describe_runs, tags_of
@@ -102,7 +102,7 @@ def _of_path(
         raise ConfigError(f"{path}: a folder brings its own records; give records with a table only")
     if is_packed(path):
         with opened(path) as unpacked:
-            return _of_study(unpacked, test_sets, given)
+            return _of_study(unpacked, test_sets, given, called=str(path))
     if StudyFolder(path).is_study:
         return _of_study(path, test_sets, given)
     if (path / SUMMARY).is_file():
@@ -157,10 +157,12 @@ def _of_table(
 def _of_finding(finding: Finding, test_sets: Sequence[str] | None, given: dict[str, Any]) -> Analysis:
     chosen, options = test_sets or finding.test_sets, finding.given(given)
     if finding.packed:
-        with opened(finding.packed) as study:
-            analysis = _of_study(study, chosen or None, options)
+        with opened(finding.packed, called=finding.name) as study:
+            analysis = _of_study(study, chosen or None, options, called=finding.name)
     else:
-        analysis = _of_table(finding.table(), None, chosen, options)
+        table = finding.table()
+        table.attrs[SOURCE] = finding.name
+        analysis = _of_table(table, None, chosen, options)
     return replace(
         analysis,
         title=finding.title,
@@ -170,13 +172,18 @@ def _of_finding(finding: Finding, test_sets: Sequence[str] | None, given: dict[s
     )
 
 
-def _of_study(path: Path, test_sets: Sequence[str] | None, given: dict[str, Any]) -> Analysis:
+def _of_study(
+    path: Path, test_sets: Sequence[str] | None, given: dict[str, Any], called: str | None = None
+) -> Analysis:
+    """A study's folder; one that was unpacked is `called` in messages what the user named."""
+    called = called or str(path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DamageWarning)  # kept as notes, once
         table, records = read_runs(path, test_sets), StoredRecords.read(path, test_sets)
     if tags := tags_of(path):
         whole = table["slice_of"].fillna(table["test_set"]) if "slice_of" in table.columns else table["test_set"]
         table["tags"] = whole.map(tags).fillna("")
+    table.attrs[SOURCE] = called
     analysis = analyse_table(table, records, **given)
     runs = describe_runs(path)
     unfinished = [
@@ -184,7 +191,8 @@ def _of_study(path: Path, test_sets: Sequence[str] | None, given: dict[str, Any]
         for run in runs
         if run["status"] != "done"
     ]
-    notes = dict.fromkeys([*table.attrs["notes"], *records.notes.texts, *unfinished])
+    damage = [text.replace(str(path), called) for text in (*table.attrs["notes"], *records.notes.texts)]
+    notes = dict.fromkeys([*damage, *unfinished])
     return replace(analysis, runs=tuple(runs), notes=tuple(notes), audit=describe_audit(path))
 
 

@@ -62,6 +62,13 @@ class Finding:
         table = pd.read_parquet(_folder() / f"{self.name}.parquet")
         return table[table["step"] >= self.first_step].reset_index(drop=True)
 
+    def further_sets(self) -> list[str]:
+        """The OOD test sets that its own analysis leaves out."""
+        if not self.test_sets:
+            return []
+        table = self.table()
+        return sorted({*table.loc[table["role"] == "ood", "test_set"]} - {*self.test_sets})
+
     def given(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
         """The options of its analysis: what a user chose, else its own."""
         own = {name: getattr(self.options, name) for name in ("by", "within", "unit")}

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from oodles.api.findings import findings
 from oodles.errors import ConfigError, nearest
 from oodles.imports.contract import Imported, Options
 from oodles.imports.registry import read_paths, with_preset
@@ -110,11 +111,22 @@ def gather(paths: Sequence[str | Path], options: Options) -> Imported:
     """The scores in files and folders, of the chosen test sets; roles as the files tell them."""
     if not paths:
         raise ConfigError("no path; give a file or a folder")
+    for path in paths:
+        _refuse_finding(Path(path))
     imported = read_paths([Path(path) for path in paths], options)
     wanted = [imported.aliases.get(name, name) for name in options.test_sets]
     table = pick_sets(imported.table, wanted, home_sets(imported, options))
     table.attrs[SOURCE] = imported.table.attrs.get(SOURCE, "table")
     return replace(imported, table=table)
+
+
+def _refuse_finding(path: Path) -> None:
+    """A finding's name is no file; what takes it is said."""
+    if str(path) in findings() and not path.exists():
+        raise ConfigError(
+            f"{path}: a finding, not a file; oodles analyse, report and export take it, alone and without options of "
+            f"import (oodles export {path} --format csv --out {path}.csv makes a file of it)"
+        )
 
 
 def home_sets(imported: Imported, options: Options) -> tuple[str, ...]:

@@ -38,5 +38,6 @@ def findings(
         tell("\nnext: oodles analyse bert-hans")
     else:
         finding = published[name]
-        lines = [finding.title, "", finding.question, finding.rows, *finding.remarks, "", finding.provenance]
+        further = [f"--test-set takes, too: {', '.join(finding.further_sets())}"] * bool(finding.further_sets())
+        lines = [finding.title, "", finding.question, finding.rows, *further, *finding.remarks, "", finding.provenance]
         tell("\n".join([*lines, "", f"next: oodles analyse {name}, oodles report {name}"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +18,8 @@ from oodles.errors import ConfigError
 from oodles.runs.progress import duration
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from oodles.stats.analysis import Analysis
 
 
@@ -66,19 +69,28 @@ def plan(
     costs = [] if study is None else _costs(study, float(table["runs"].median()))
     if as_json:
         rows = json.loads(table.to_json(orient="records"))
-        told = {"sentences": answer.sentences, "plan": rows, "seconds_per_run": _seconds(analysis)}
+        told = {"sentences": answer.sentences, "plan": rows, "seconds_per_run": _mean(_seconds(analysis).values())}
         print_json(told | ({} if study is None else {"cost": [asdict(cost) for cost in costs]}))
         return
-    groups = [name for name in analysis.result.settings["by"] if table[name].nunique() > 1]  # type: ignore[attr-defined]
+    tell("\n".join([*answer.sentences, *(map(str, costs) if study else _pilot_costs(analysis, table)), ""]))
+    groups = [name for name in _by(analysis) if table[name].nunique() > 1]
+    _print_pairs(table, groups, "runs" if answer.settings["unit"] == "run" else "units")
+
+
+def _print_pairs(table: pd.DataFrame, groups: list[str], units: str) -> None:
     shown = [
         [*(str(row[name]) for name in groups), f"{row['a']} ~ {row['b']}", row["within"], f"{row['r']:+.2f}"]
         + [str(row["units"]), f"{row['half_width']:.2f}"]
         + [_runs(row[name]) for name in ("runs", "runs_low", "runs_high")]
         for row in table.to_dict("records")
     ]
-    columns = [*groups, "pair", "within", "r", "pilot runs", "half width now", "runs needed", "at least", "at most"]
+    columns = [*groups, "pair", "within", "r", f"pilot {units}", "half width now", f"{units} needed"]
+    columns += ["at least", "at most"]
     print_table("", columns, shown)
-    tell("\n".join(["", *answer.sentences, *(map(str, costs) if study else _cost(analysis))]))
+
+
+def _by(analysis: Analysis) -> list[str]:
+    return list(analysis.result.settings["by"])  # type: ignore[call-overload, no-any-return]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,17 +151,45 @@ def _runs(number: float) -> str:
     return f"{number:.0f}" if math.isfinite(number) else "-"
 
 
-def _seconds(analysis: Analysis) -> float | None:
-    """Mean time of a finished run of the pilot, where its folder says so."""
-    times = [float(run["seconds"]) for run in analysis.runs if run.get("status") == "done" and run.get("seconds")]
-    return sum(times) / len(times) if times else None
+def _seconds(analysis: Analysis) -> dict[str, float]:
+    """How long the finished runs of the pilot took, where its folder says so."""
+    finished = [run for run in analysis.runs if run.get("status") == "done" and run.get("seconds")]
+    return {str(run["name"]): float(run["seconds"]) for run in finished}
 
 
-def _cost(analysis: Analysis) -> list[str]:
-    seconds = _seconds(analysis)
-    if seconds is None:
-        return ["What a run costs: oodles run STUDY --dry-run."]
-    return [f"A run of the pilot took {seconds / 60:.1f} minutes on its machine."]
+def _mean(times: Iterable[float]) -> float | None:
+    known = list(times)
+    return sum(known) / len(known) if known else None
+
+
+def _pilot_costs(analysis: Analysis, table: pd.DataFrame) -> list[str]:
+    """What the runs of the median pair would take, each as long as a run of the pilot in its group."""
+    from oodles.stats.series import grouped
+
+    took, planned = _seconds(analysis), list(grouped(table, _by(analysis)))
+    if not took:
+        return ["What runs cost: --study STUDY estimates it from the study's file."]
+    lines = []
+    for group, scores in grouped(analysis.long_table, _by(analysis)):
+        names = list(scores["run"].unique())
+        each = _mean(took[name] for name in names if name in took)
+        pairs = next((own for named, own in planned if named == group), None)
+        if each is not None and pairs is not None:
+            of_runs = int(pairs["units"].max()) == len(names)  # otherwise a unit is more than a run
+            total = _total(pairs, each) if of_runs else ""
+            where = ", ".join(group.values()) or "all runs"
+            lines.append(f"{where}: a run of the pilot took {duration(each)} on its machine{total}.")
+    return lines
+
+
+def _total(pairs: pd.DataFrame, each: float) -> str:
+    """How long the runs of the median pair take, over the ways of pooling."""
+    medians = pairs.groupby("within")["runs"].median()
+    if not medians.map(math.isfinite).all():
+        return ""
+    runs = sorted({math.ceil(number) for number in (medians.min(), medians.max())})
+    times = [duration(each * number) for number in runs]
+    return f"; {' to '.join(map(str, runs))} runs take {' to '.join(times)}, one after the other"
 
 
 def _assumed(
@@ -184,9 +224,9 @@ def _assumed(
         told = {"runs": runs if math.isfinite(runs) else None, "half_width": half_width, **asdict(assumed)}
         print_json(told | ({} if study is None else {"cost": [asdict(cost) for cost in costs]}))
         return
-    tell(
+    answer = (
         f"A half width of {half_width:g} takes {_runs(runs)} runs, if the correlation is {rho:g}, residuals have an sd "
         f"of {residual_sd:g} and last {memory:g} of a run, runs differ by {spread_of_runs:g} (sd of Fisher's z), and a"
         f" run has {steps} steps on test sets of {examples} examples. A pilot tells these: oodles plan --pilot FOLDER."
     )
-    tell("\n".join(map(str, costs)))
+    tell("\n".join([answer, *map(str, costs)]))

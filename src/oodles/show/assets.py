@@ -149,7 +149,7 @@ def _overview(result: PartialCorrelations, way: str) -> Figure:
 def _sheets(analysis: Analysis) -> Iterator[tuple[str, Sheet]]:
     result = analysis.result
     if len(analysis.verdicts) > 1:
-        yield "groups", tables.groups_sheet(result, analysis.verdicts)
+        yield "groups", tables.groups_sheet(result, analysis.every_verdict)
         for way in dict.fromkeys(result.table["within"]):
             yield f"sign-agreement-{way}", agreement_sheet(result.table, str(way))
     for verdict, end in _places(analysis.verdicts):

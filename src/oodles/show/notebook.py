@@ -33,7 +33,7 @@ def as_html(result: Analysis | PartialCorrelations) -> str:
     """Verdicts, and the table of pairs of every group."""
     analysis = _analysis(result)
     parts = []
-    if len(analysis.verdicts) > 1:
+    if len(analysis.every_verdict) > 1:
         parts.append(Markup("<p><strong>{}</strong></p>").format(analysis.verdict))
     for verdict in analysis.verdicts:
         label = ", ".join(verdict.group.values())

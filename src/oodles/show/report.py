@@ -33,14 +33,12 @@ from oodles.show.numbers import MISSING
 from oodles.stats.analysis import Analysis
 from oodles.stats.answers import Answer
 from oodles.stats.longtable import check_table
-from oodles.stats.series import grouped
 from oodles.stats.verdict import Verdict, overall
 
 if TYPE_CHECKING:
     from oodles.stats.correlate import PartialCorrelations
 
 TITLE = "Do these generalisation results generalise?"
-NO_PAIR = "No answer: there is no pair of OOD test sets to compare."
 GENERATOR = b'name="generator" content="oodles '  # stands in the head of every report
 MANY_ROWS = 60  # a longer table is folded; it opens with a click and in print
 MANY_SENTENCES = 8  # of one answer; more are folded, too
@@ -292,11 +290,7 @@ def _further(drawer: _Drawer, answer: Answer) -> Further:
 
 def _verdicts(analysis: Analysis) -> list[Verdict]:
     """A verdict for every group, those without a pair included; models by their size, where it is known."""
-    said = list(analysis.verdicts)
-    by = groups.columns_before(analysis.changes, "test_set")
-    silent = [group for group, _ in grouped(analysis.changes, by) if all(group != v.group for v in said)]
-    said += [Verdict(group=g, n_runs=0, descriptive=False, sentence=NO_PAIR, short=NO_PAIR) for g in silent]
-    return sorted(said, key=lambda verdict: groups.by_size(verdict.group))
+    return sorted(analysis.every_verdict, key=lambda verdict: groups.by_size(verdict.group))
 
 
 def _section(drawer: _Drawer, verdict: Verdict, number: int) -> Section:
@@ -530,8 +524,11 @@ class _Runs:
     caveats: list[str]
 
 
+UNSHOWN = ("caveats", "seconds")  # of a run: told elsewhere; another machine takes another time
+
+
 def _what_was_run(runs: Sequence[Mapping[str, Any]]) -> _Runs:
-    told = [{key: _setting(key, value) for key, value in _flat(run) if key != "caveats"} for run in runs]
+    told = [{key: _setting(key, value) for key, value in _flat(run) if key not in UNSHOWN} for run in runs]
     keys = list(dict.fromkeys(key for run in told for key in run))
     shared = [key for key in keys if len({run.get(key) for run in told}) == 1]
     apart = [key for key in keys if key not in shared]

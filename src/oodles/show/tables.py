@@ -245,17 +245,20 @@ def groups_sheet(result: PartialCorrelations, verdicts: Sequence[Verdict]) -> Sh
     lines = []
     for label, verdict in zip(heads_of([verdict.group for verdict in verdicts]), verdicts, strict=True):
         rows = of_group(result.table, verdict.group) if len(result.table) else result.table
-        head = "Open, not tested" if verdict.descriptive else verdict.sentence.partition(":")[0]
         counts = told_counts(rows[rows["within"] == first_way(rows)]) if len(rows) else (0, 0, 0, 0)
-        lines.append((name_cell(label), name_cell(head), *(number_cell(n) for n in (*counts, verdict.n_runs))))
+        lines.append((name_cell(label), name_cell(verdict.head), *(number_cell(n) for n in (*counts, verdict.n_runs))))
     return Sheet(columns=tuple(columns), rows=tuple(lines), notes=())
 
 
 def told_counts(pairs: pd.DataFrame) -> tuple[int, int, int, int]:
-    """Pairs that are up, down, in doubt and open, as the verdict counts them; signs where nothing was tested."""
+    """Pairs that are up, down, in doubt and open, as the verdict counts them; signs where nothing was tested.
+
+    A pair without a correlation is none of these.
+    """
+    pairs = pairs[pairs["r"].notna()]
     r = pairs["r"]
     if (pairs["n_units"] < DESCRIPTIVE).all():
-        return int((r > 0).sum()), int((r < 0).sum()), 0, int(r.isna().sum())
+        return int((r > 0).sum()), int((r < 0).sum()), 0, 0
     clear = pairs["clear"].astype(bool)
     doubt = pairs["doubt"].astype(str).where(in_doubt(pairs), "") != ""
     counts = (int((clear & (r > 0)).sum()), int((clear & (r < 0)).sum()), int(doubt.sum()))

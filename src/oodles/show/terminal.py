@@ -35,16 +35,16 @@ def render_terminal(analysis: Analysis, console: Console, *, caveats: bool = Fal
     """
     if analysis.title:
         console.print(Text(plain(analysis.title), style="bold"))
-    groups = list(_groups(analysis))
-    if len(groups) > 1:
-        _print_overall(analysis, groups, console)
+    groups, several = list(_groups(analysis)), len(analysis.every_verdict) > 1
+    if several:
+        _print_overall(analysis, console)
     if len(groups) > FEW_GROUPS:
         for way in dict.fromkeys(analysis.result.table["within"]):
             _print_matrix(groups, str(way), console)
         console.print()
     for verdict, rows in groups:
         if len(groups) <= FEW_GROUPS:
-            _print_group(verdict, rows, console, several=len(groups) > 1)
+            _print_group(verdict, rows, console, several=several)
         _print_caveats(rows, console, every=caveats, title=_label(verdict) if len(groups) > FEW_GROUPS else "")
     answers.print_answers(analysis.answers, console)
     for said in analysis.caveats:
@@ -73,11 +73,11 @@ def _sentence(sentence: str) -> Text:
 # several groups
 
 
-def _print_overall(analysis: Analysis, groups: Sequence[tuple[Verdict, pd.DataFrame]], console: Console) -> None:
-    """The claim, where it was asked, and a line per group."""
+def _print_overall(analysis: Analysis, console: Console) -> None:
+    """The claim, where it was asked, and a line per group, those without a pair included."""
     console.print(_sentence(analysis.verdict))
     console.print()
-    sheet = groups_sheet(analysis.result, [verdict for verdict, _ in groups])
+    sheet = groups_sheet(analysis.result, analysis.every_verdict)
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
     for column in sheet.columns:
         table.add_column(column.title, justify="right" if column.number else "left", overflow="fold")

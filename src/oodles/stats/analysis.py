@@ -34,7 +34,7 @@ from oodles.stats.questions import TABLES as ANSWER_TABLES
 from oodles.stats.questions import ask, read_answer, settle, split
 from oodles.stats.questions import summary as answer_summary
 from oodles.stats.sensitivity import holding
-from oodles.stats.verdict import Verdict, first_way, overall, verdicts
+from oodles.stats.verdict import Verdict, first_way, overall, silent_verdicts, verdicts
 
 SCHEMA = 1
 TABLES = ("correlations", "fits", "residuals", "changes", "table")
@@ -103,9 +103,14 @@ class Analysis(Displayed):
         return self.result.residuals
 
     @property
+    def every_verdict(self) -> tuple[Verdict, ...]:
+        """The verdicts, and one for each group in which there is no pair to compare."""
+        return (*self.verdicts, *silent_verdicts(self.verdicts, self.changes))
+
+    @property
     def verdict(self) -> str:
         """The answer in a sentence; of several groups, whether it depends on the group, where that was asked."""
-        return overall(self.verdicts, self.claim)
+        return overall(self.every_verdict, self.claim)
 
     @property
     def caveats(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from oodles.errors import ConfigError, nearest
+from oodles.errors import ConfigError, nearest, some
 from oodles.stats import effects
 from oodles.stats.answers import Answer, counted, plural, several
 from oodles.stats.clusters import ClusterValues, Pair, Scores, cluster_values
@@ -22,13 +22,15 @@ from oodles.stats.effects import Sample
 from oodles.stats.longtable import as_names
 from oodles.stats.pairs import shares_examples
 from oodles.stats.resample import DESCRIPTIVE, holm
-from oodles.stats.series import NO_NAME, OF_POINTS
+from oodles.stats.series import NO_NAME, OF_POINTS, OF_SETS, of_runs
 
 TESTED = 9  # units of a level below which the test of equality rejects too often
 FEWEST = 3  # units of a level below which it is not described either
 SMALL = 0.2  # sd over levels of Fisher's z that is no difference to speak of
 SIGNIFICANT = 0.05
 NAMED = 5  # levels that are left out and named
+SCORES = "it tells scores of one run apart, and levels consist of whole runs"  # why a column is no factor
+STEPS = " (--windows asks whether correlations change during training)"
 DRAW = "draw"  # column that names the data a run was trained on
 PAIR_COLUMNS = (
     *("a", "b", "within", "levels", "fewest_units", "r", "low", "high", "tau", "tau_low", "tau_high"),
@@ -139,15 +141,9 @@ def _where(stratum: Mapping[str, str]) -> str:
 def _layout(scores: Scores, across: str) -> tuple[Scores, _Layout]:
     """Levels, strata and units; a column that names a run's data is added where runs share it."""
     table = scores.table
-    known = [str(c) for c in table.columns if c not in OF_POINTS and table[c].notna().any()]
-    if across not in known:
-        raise ConfigError(f"--across {across}: no such column; {nearest(across, known)}")
-    if across == "run":
-        raise ConfigError("--across run: runs are the units, not levels; use a column such as model or train_set")
+    _refuse(table, across)
     runs = table.drop_duplicates("run")
     level = as_names(runs[across], NO_NAME)
-    if runs[across].nunique() < 2:
-        raise ConfigError(f"--across {across}: the table has one value of it, {level.iloc[0]}; there must be two")
     unit = "run" if scores.unit in (None, across) else str(scores.unit)
     said: list[str] = []
     strata = []
@@ -163,6 +159,30 @@ def _layout(scores: Scores, across: str) -> tuple[Scores, _Layout]:
     strata = [column for column in strata if runs[column].nunique() > 1]
     scores, unit, shared = _with_draws(scores, unit)
     return scores, _Layout(across=across, strata=tuple(strata), unit=unit, caveats=(*said, *shared))
+
+
+def _refuse(table: pd.DataFrame, across: str) -> None:
+    """Refuse a column whose values are no levels of runs: say why, and which columns can be compared."""
+    known = [column for column in of_runs(table) if column != "run"]
+    if across not in (*known, "run", *OF_POINTS, *OF_SETS):
+        raise ConfigError(f"--across {across}: no such column; {nearest(across, known)}")
+    if why := _no_factor(table, across):
+        able = [column for column in known if not _no_factor(table, column)]
+        raise ConfigError(f"--across {across}: cannot be compared: {why}; columns that can: {some(able) or 'none'}")
+
+
+def _no_factor(table: pd.DataFrame, column: str) -> str:
+    """Why the values of a column are no levels; empty if they are."""
+    if column == "run":
+        return "runs are the units, not levels"
+    if column in (*OF_POINTS, *OF_SETS) or _differs_within_runs(table[column], table["run"]):
+        return SCORES + STEPS * (column == "step")
+    values = as_names(table[column], NO_NAME)
+    return "" if table[column].nunique() > 1 else f"the table has one value of it, {values.iloc[0]}"
+
+
+def _differs_within_runs(column: pd.Series, run: pd.Series) -> bool:
+    return bool(column.groupby(run).nunique().max() > 1)
 
 
 def _with_draws(scores: Scores, unit: str) -> tuple[Scores, str, list[str]]:

@@ -198,12 +198,15 @@ def partial_correlations(
     items = Records.read(records).about(checked["run"]) if isinstance(records, pd.DataFrame) else records
     beware = cautions.Cautions.read(checked, metric=metric, chance=chance)
     rows, caveats = _Rows(), [*said, *by_said, *beware.caveats]
+    reasons: list[str] = []  # why a group, or a pair, has no correlation
     for series in group_series(checked, by=by, unit=unit, metric=metric):
         caveats += cautions.shared_origins(series, checked, unit)
         slices = {} if shared_examples else beware.shared
         own = [for_group(recipe, series, interval) for recipe in recipes]
-        caveats += _add_group(rows, series, own, items, slices, beware, drop=shared_start == "drop")
-    caveats += _slice_caveat(beware.shared, shared_examples)
+        why = _add_group(rows, series, own, items, slices, beware, drop=shared_start == "drop")
+        caveats, reasons = [*caveats, *why], [*reasons, *why]
+    apart = _slice_caveat(beware.shared, shared_examples)
+    caveats, reasons = [*caveats, *apart], [*reasons, *apart]
     settings: dict[str, object] = {
         "by": list(by),
         "unit": unit,
@@ -227,7 +230,7 @@ def partial_correlations(
     if not rows.pairs:
         raise DataError(
             f"{name_of(table)}: no pair of OOD test sets can be correlated; "
-            + "; ".join(list(dict.fromkeys(caveats))[-3:])
+            + "; ".join(list(dict.fromkeys(reasons or caveats))[-3:])
         )
     return _as_result(rows, by, settings, tuple(dict.fromkeys(caveats)))
 

@@ -19,7 +19,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 
-from oodles.errors import ConfigError, DataError, nearest, shown, some
+from oodles.errors import ConfigError, DataError, nearest, no_test_set, shown, some
 
 REQUIRED = ("run", "step", "test_set", "value")
 EXPECTED = ("model", "train_set", "shots", "seed", "role", "metric", "n")
@@ -63,7 +63,7 @@ def pick_sets(
     known = table["test_set"].astype(str).unique()
     for name in test_sets:
         if name not in known:
-            raise ConfigError(f"--test-set {name} is not in the table; {nearest(name, known)}")
+            raise ConfigError(no_test_set(name_of(table), name, known))
     wanted = table["test_set"].isin([*test_sets, *(in_domain or ())])
     if "role" in table.columns:
         wanted |= table["role"].eq("in_domain")

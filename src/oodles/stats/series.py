@@ -192,7 +192,7 @@ def settle_by(table: pd.DataFrame, by: Sequence[str]) -> tuple[tuple[str, ...], 
     by = (by,) if isinstance(by, str) else tuple(by)
     for column in by:
         if column not in table.columns:
-            raise ConfigError(f"--by {column}: no such column; {nearest(column, _of_runs(table))}")
+            raise ConfigError(f"--by {column}: no such column; {nearest(column, of_runs(table))}")
         if column in OF_POINTS:
             raise ConfigError(f"--by {column}: groups are made of whole runs; use a column such as model or train_set")
     absent = [column for column in by if column in BY and table[column].isna().all()]
@@ -238,7 +238,7 @@ def natural_unit(rows: pd.DataFrame) -> tuple[str, tuple[str, ...]]:
     )
 
 
-def _of_runs(table: pd.DataFrame) -> list[str]:
+def of_runs(table: pd.DataFrame) -> list[str]:
     """Columns of a checked table that say something of its runs."""
     return [str(c) for c in table.columns if c not in (*OF_POINTS, *OF_SETS) and table[c].notna().any()]
 
@@ -401,7 +401,9 @@ def _units(rows: pd.DataFrame, unit: str, run_names: NDArray[np.str_], where: st
 def units_of_runs(rows: pd.DataFrame, unit: str, where: str) -> dict[str, str]:
     """The independent unit of every run."""
     if unit not in rows.columns:
-        raise ConfigError(f"--unit {unit}: no such column; {nearest(unit, _of_runs(rows))}")
+        raise ConfigError(f"--unit {unit}: no such column; {nearest(unit, of_runs(rows))}")
+    if unit in OF_POINTS:
+        raise ConfigError(f"--unit {unit}: units are made of whole runs; use a column such as run or model")
     if unit == "run":
         return {str(run): str(run) for run in rows["run"].unique()}
     pairs = rows[["run", unit]].drop_duplicates()

@@ -19,7 +19,10 @@ from oodles.stats.cautions import hardly_differ
 from oodles.stats.correlate import PartialCorrelations
 from oodles.stats.pairs import NOISE, SIGNIFICANT
 from oodles.stats.resample import DESCRIPTIVE
+from oodles.stats.series import grouped
 
+NOTHING = "Nothing to compare"  # of a group in which no pair has a correlation
+NO_PAIR = f"{NOTHING}: no pair of OOD test sets can be correlated, as the caveats say."
 NAMED = 3  # pairs of one kind that a sentence names
 DUE = {  # what else could explain a correlation, in words
     NOISE: NOISE,
@@ -36,10 +39,15 @@ class Verdict:
 
     group: Mapping[str, str]
     n_runs: int
-    descriptive: bool  # too few runs for a test
+    descriptive: bool  # there are correlations, of too few runs for a test
     sentence: str  # the whole answer
     short: str = ""  # its first part, without names
     points: tuple[str, ...] = ()  # the rest of it: which pairs, with their intervals, and on what it rests
+
+    @property
+    def head(self) -> str:
+        """The answer in a few words, for a line among other groups."""
+        return f"{self.sentence.partition(':')[0]}{', not tested' * self.descriptive}"
 
 
 def verdicts(result: PartialCorrelations) -> tuple[Verdict, ...]:
@@ -65,6 +73,18 @@ def verdicts(result: PartialCorrelations) -> tuple[Verdict, ...]:
     return tuple(_verdict(dict(zip(by, map(str, names), strict=True)), pairs, way, over) for names, pairs in groups)
 
 
+def silent_verdicts(told: Sequence[Verdict], changes: pd.DataFrame) -> tuple[Verdict, ...]:
+    """A verdict for each group that has scores, and so changes, but no pair: it is not among those told."""
+    if changes.empty:
+        return ()
+    by = [str(column) for column in changes.columns[: list(changes.columns).index("test_set")]]
+    return tuple(
+        Verdict(group=group, n_runs=int(own["n_runs"].max()), descriptive=False, sentence=NO_PAIR, short=NO_PAIR)
+        for group, own in grouped(changes, by)
+        if all(group != verdict.group for verdict in told)
+    )
+
+
 def first_way(rows: pd.DataFrame) -> str:
     """The way of pooling that a verdict begins with."""
     ways = [str(way) for way in dict.fromkeys(rows["within"])]
@@ -84,9 +104,9 @@ def overall(told: Sequence[Verdict], claim: Answer | None = None) -> str:
         return " ".join(claim.sentences)
     if len(told) == 1:
         return told[0].sentence
-    heads = Counter(verdict.sentence.partition(":")[0] for verdict in told)
+    heads = Counter(verdict.head for verdict in told)
     counts = [f"{head} ({count})" for head, count in heads.most_common()]
-    return f"{len(told)} groups, each by itself: {'; '.join(counts)}." if told else "No answer: there is no pair."
+    return f"{len(told)} groups, each by itself: {'; '.join(counts)}." if told else NO_PAIR
 
 
 def _listed(by: object) -> list[object]:
@@ -96,11 +116,11 @@ def _listed(by: object) -> list[object]:
 def _verdict(group: Mapping[str, str], found: pd.DataFrame, way: str, over: str) -> Verdict:
     pairs, inside = found[found["within"] == way], found[found["within"] == "run"]
     n_runs, n_units = int(pairs["n_runs"].max()), int(pairs["n_units"].max())
-    descriptive = n_units < DESCRIPTIVE
     some, some_inside = (bool(np.isfinite(one["r"].to_numpy(float)).any()) for one in (pairs, inside))
+    descriptive = some and n_units < DESCRIPTIVE
     if not some:
         left = "enough points, or enough variation left, once in-domain performance is held fixed"
-        sentence = short = f"No answer: no pair of test sets has {left}."
+        sentence = short = f"{NOTHING}: no pair of test sets has {left}."
         points: tuple[str, ...] = ()
     elif descriptive:
         sentence, short, points = _described(pairs), _short_described(pairs), _signs(pairs)

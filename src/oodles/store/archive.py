@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from oodles.disk import put, sealed
-from oodles.errors import ConfigError, StoreError, first_line
+from oodles.errors import ConfigError, OodlesError, StoreError, first_line
 from oodles.names import is_part
 from oodles.outputs import begins_with, check_target
 from oodles.store.folder import (
@@ -155,8 +155,8 @@ def is_packed(path: Path) -> bool:
 
 
 @contextmanager
-def opened(root: str | Path) -> Iterator[Path]:
-    """Yield the folder of a study; a packed study is unpacked temporarily."""
+def opened(root: str | Path, called: str = "") -> Iterator[Path]:
+    """Yield the folder of a study; a packed study is unpacked temporarily, and errors call it as the user does."""
     root = Path(root)
     if not is_packed(root):
         yield root
@@ -165,7 +165,11 @@ def opened(root: str | Path) -> Iterator[Path]:
         _unpack(root, scratch)
         if not StudyFolder(scratch).is_study:
             raise StoreError(f"{root}: no {STUDY_FILE} in it; expected a file that `oodles pack` wrote")
-        yield scratch
+        try:
+            yield scratch
+        except OodlesError as error:
+            error.args = (str(error).replace(str(scratch), called or str(root)),)
+            raise
 
 
 @contextmanager

@@ -173,6 +173,7 @@ def _describe_run(folder: RunFolder) -> dict[str, Any]:
         "evaluation": evaluation,
         "steps": sorted({score.step for score in scores}),
         "status": folder.status,
+        "seconds": (sidecar(folder.done) or {}).get("seconds") if folder.status == "done" else None,
         "draw_hash": spec.draw_hash,
         "versions": {"oodles": env.get("oodles"), "python": env.get("python"), **env.get("packages", {})},
         "device": env.get("device"),

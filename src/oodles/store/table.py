@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oodles.contracts import Predictions, Role, role_of
-from oodles.errors import StoreError, first_line, nearest, some
+from oodles.errors import StoreError, first_line, no_test_set, some
 from oodles.files import read_frame
 from oodles.store.claim import slices_of
 from oodles.store.folder import RunFolder, StudyFolder, study_folder
@@ -66,6 +66,7 @@ def read_runs(root: str | Path, test_sets: Sequence[str] | None = None) -> pd.Da
                 parts += own
                 owners += [number] * len(own)
         wanted.complain()
+    notes.rename(folder, root)
     if not parts:
         raise notes.nothing(Path(root), "scores")
     table = _table(abouts, np.array(owners), parts)
@@ -128,6 +129,7 @@ def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd
                     part = frame if inside is None else frame[inside]
                     own = {"run": run.name, "step": score.step, "test_set": name, "item": layout.items}
                     frames.append(part.assign(**own, stratum=layout.strata))
+    notes.rename(folder, root)
     if not frames and not notes.missing:
         raise notes.nothing(Path(root), "records")
     first = ["run", "step", "test_set", "example"]
@@ -185,6 +187,10 @@ class Notes:
             scores = read_scores(folder)
             absent = sum(not records_file(folder, score).exists() for score in scores)
             self.missing[folder.name] = f"{absent} of {len(scores)}"
+
+    def rename(self, folder: Path, root: str | Path) -> None:
+        """Name the packed file, not the folder that it was unpacked to."""
+        self.lost[:] = [text.replace(str(folder), str(root)) for text in self.lost]
 
     def nothing(self, root: Path, what: str) -> StoreError:
         """Return the error for an empty result, with the reason."""
@@ -353,7 +359,7 @@ class Wanted:
         """Raise an error for a name that no run has evaluated, instead of returning an empty table."""
         for name in (*(self.names or ()), *self.slices):
             if name.partition("/")[0] not in self.seen and self.seen:
-                raise StoreError(f"{self.study}: no scores of test set '{name}'; {nearest(name, self.seen)}")
+                raise StoreError(no_test_set(self.study, name, self.seen))
 
 
 def _chance_of(members: Members, inside: Any = slice(None)) -> float:
