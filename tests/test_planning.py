@@ -196,7 +196,9 @@ def test_what_the_planned_runs_would_cost(tmp_path, toy_study) -> None:
 def test_a_pilot_tells_what_the_runs_of_the_median_pair_take() -> None:
     done = oodles("plan", "--pilot", "smollm2-nli", "--half-width", ".2")
     told = [line for line in done.stdout.splitlines() if "a run of the pilot took" in line]
-    assert told[0].startswith("gemma3-270m-q4, snli: a run of the pilot took 33m03s on its machine; 19 to 22 runs take")
+    assert told[0].startswith("gemma3-270m-q4, snli: a run of the pilot took 33m03s on its machine; 20 to 29 runs take")
+    assert "gemma3-270m-q4, snli, pooled: a half width of 0.2 takes 29 runs" in done.stdout
+    assert "gemma3-270m-q4, snli, within runs: a half width of 0.2 takes 20 runs" in done.stdout
     assert done.stdout.index(told[1]) < done.stdout.index("half width now")
     found = json.loads(oodles("plan", "--pilot", "smollm2-nli", "--json").stdout)
     assert 30 * 60 < found["seconds_per_run"] < 70 * 60
@@ -205,3 +207,12 @@ def test_a_pilot_tells_what_the_runs_of_the_median_pair_take() -> None:
 def test_one_run_is_no_pilot() -> None:
     with pytest.raises(DataError, match="two or more independent runs"):
         plan(simulated(runs=1), 0.2)
+
+
+def test_models_with_one_checkpoint_each_are_not_advised_to_take_more_steps() -> None:
+    """Also where a unit holds several of them, and ways of pooling have the verdict's words."""
+    timm, pythia = (" ".join(plan(name, 0.2).sentences) for name in ("timm", "pythia"))
+    assert "twice the steps" not in timm
+    assert timm.startswith("pooled: a half width")
+    assert "twice the steps" in pythia
+    assert pythia.startswith("within runs: a half width")

@@ -27,6 +27,7 @@ from oodles.stats.estimates import Estimate, as_correlations, estimate, light_cu
 from oodles.stats.pairs import NOISY, shares_examples
 from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.splines import Array
+from oodles.stats.verdict import WAYS
 
 MOST = 2000  # runs beyond which no number is given
 RANGE = 0.8  # coverage of the range of runs, for a pilot of few runs
@@ -204,7 +205,7 @@ def _of_estimate(
                     r=float(found.r[i, j]),
                     variance=float(error[i, j] ** 2) * n_units,
                     units=n_units,
-                    steps=len(used.scores) / n_units,
+                    steps=1.0 if len(used.scores) == len(used.run_names) else len(used.scores) / n_units,
                     memory=float(np.sqrt(memory[i] * memory[j])),
                     reliability=(float(reliability[i]), float(reliability[j])),
                     signal=signal,
@@ -298,7 +299,7 @@ def plan_from(scores: Scores, half_width: float, fits: pd.DataFrame | None = Non
             "oodles analyse says why"
         )
     sentences = [
-        _sentence(precisions, ", ".join([*names, within]), half_width, level, scores.unit or "run")
+        _sentence(precisions, ", ".join([*names, WAYS[within]]), half_width, level, scores.unit or "run")
         for (names, within), precisions in kept.items()
     ]
     return Answer(
@@ -357,7 +358,8 @@ def _clean_runs(precisions: Sequence[Precision], examples: float, half_width: fl
 
 
 def _plain(number: float) -> str:
-    return f"{number:.0f}" if np.isfinite(number) else f"more than {MOST}"
+    """A number of runs; the median of an even number of pairs may be half a run, which is made whole."""
+    return f"{np.ceil(number):.0f}" if np.isfinite(number) else f"more than {MOST}"
 
 
 def _count(number: float, noun: str) -> str:
