@@ -17,7 +17,7 @@ import pytest
 
 from oodles.errors import DataError, StoreError
 from oodles.show import report
-from oodles.show.report import write_report
+from oodles.show.report import check_report, write_report
 from oodles.show.words import readable
 from oodles.stats.analysis import analyse_table
 from oodles.stats.changes import changes
@@ -389,3 +389,9 @@ def test_the_tree_says_on_which_side_sets_are_put_together(tmp_path: Path) -> No
     found = analyse_table(make_table(runs=8), method="linear", redundancy=True)
     page = Page(write_report(found, tmp_path / "report.html"))
     assert "What meets to the right of the dotted line (r = .5) is put together." in page.words
+
+
+def test_a_report_is_not_written_under_the_name_of_another_format(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"a report is one HTML file, which \.pdf is not; name it report\.html"):
+        check_report(tmp_path / "report.pdf")
+    check_report(tmp_path / "report")

@@ -26,7 +26,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 import oodles
-from oodles.errors import DataError
+from oodles.errors import DataError, StoreError
 from oodles.outputs import begins_with, check_target, write_aside
 from oodles.show import answers, canvas, card, data, figures, glyphs, groups, heatmap, overview, scatter, tables, words
 from oodles.show.numbers import MISSING
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from oodles.stats.correlate import PartialCorrelations
 
 TITLE = "Do these generalisation results generalise?"
+FIGURE_FORMATS = (".pdf", ".png", ".svg", ".tex")  # of --assets, not of a report
 GENERATOR = b'name="generator" content="oodles '  # stands in the head of every report
 MANY_ROWS = 60  # a longer table is folded; it opens with a click and in print
 MANY_SENTENCES = 8  # of one answer; more are folded, too
@@ -111,7 +112,12 @@ def _as_analysis(table: pd.DataFrame | None, result: PartialCorrelations | Analy
 
 
 def check_report(path: Path) -> None:
-    """Refuse to put a report in the place of another file."""
+    """Refuse to put a report in the place of another file, or under the name of another format."""
+    if path.suffix.lower() in FIGURE_FORMATS:
+        raise StoreError(
+            f"{path}: a report is one HTML file, which {path.suffix} is not; name it {path.with_suffix('.html').name},"
+            " or write figures and tables for a paper with --assets DIR"
+        )
     check_target(path, lambda held: begins_with(held, GENERATOR))
 
 
