@@ -18,7 +18,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import oodles as oo
-from benchmarks.findings import filled, save
+from benchmarks.findings import Blocks, filled, save
 from oodles.stats.analysis import Analysis
 from oodles.stats.verdict import Verdict
 from oodles.store.archive import opened
@@ -27,11 +27,11 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "smollm2-nli.md"
 SIGNIFICANT = 0.05  # after Holm's adjustment over the pairs of a group
 MODELS = {"smollm2-135m-q4": "SmolLM2", "gemma3-270m-q4": "Gemma 3"}
-TRAINED = {"snli": tuple(MODELS)}  # the models of each train set
 COUNTS = ROOT / "studies" / "smollm2-nli" / "counts.json"
 STUDY = COUNTS.with_name("snli.toml")
 RESULTS = ROOT / "benchmarks" / "results.json"
 PACKED = ROOT / "src" / "oodles" / "api" / "published" / "smollm2-nli.oodles.zip"
+BEGUN = COUNTS.with_name("mnli.oodles.zip")  # the second part, as far as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,13 @@ class Group:
 
 
 @cache
-def analysed(metric: str) -> Analysis:
-    """The packed study by one metric, as a user gets it."""
-    return oo.analyse(PACKED, metric=metric)
+def analysed(metric: str, packed: Path = PACKED) -> Analysis:
+    """A packed study by one metric, as a user gets it."""
+    return oo.analyse(packed, metric=metric)
 
 
-GROUPS = [Group(model, train) for train, models in TRAINED.items() for model in models]
+GROUPS = [Group(model, "snli") for model in MODELS]
+FURTHER = [Group("smollm2-135m-q4", "mnli")]  # in BEGUN
 
 
 def summary(groups: Sequence[Group], accuracy: Analysis, auc: Analysis, table: pd.DataFrame) -> str:
@@ -212,23 +213,28 @@ def cost(study: Path) -> str:
     return "\n".join(rows)
 
 
-def blocks() -> dict[str, str]:
+def blocks() -> Blocks:
     """Every generated block of the page by its name."""
     accuracy, auc = analysed("accuracy"), analysed("auc")
     with opened(PACKED) as study:
         table, records = oo.read_runs(study), oo.read_records(study)
         made = {"cost": cost(study)}
     records["correct"] = records["correct"].astype(float)
-    assert len(GROUPS) == len(table[["model", "train_set"]].drop_duplicates())
     made["summary"] = summary(GROUPS, accuracy, auc, table)
-    for group in GROUPS:
+    made |= _part("snli", GROUPS, table, accuracy, auc)
+    made |= _part("mnli", FURTHER, oo.read_runs(BEGUN), analysed("accuracy", BEGUN), analysed("auc", BEGUN))
+    made["behaviour"] = behaviour(GROUPS, accuracy, records)
+    made["across"] = _across(["model"])
+    return made
+
+
+def _part(train_set: str, groups: Sequence[Group], table: pd.DataFrame, accuracy: Analysis, auc: Analysis) -> Blocks:
+    """What was found with one train set."""
+    assert len(groups) == len(table[["model", "train_set"]].drop_duplicates())
+    made = {f"{train_set}-{within}": pair_rows(groups, accuracy, auc, within) for within in ("pooled", "run")}
+    for group in groups:
         made[f"{group.name}-levels"] = levels(group.of(table))
         made[f"{group.name}-verdict"] = _verdicts(group, accuracy, auc)
-    for train in TRAINED:
-        theirs = [group for group in GROUPS if group.train_set == train]
-        made |= {f"{train}-{within}": pair_rows(theirs, accuracy, auc, within) for within in ("pooled", "run")}
-    made["behaviour"] = behaviour(GROUPS, accuracy, records)
-    made["across"] = _across([name for name in ("model", "train_set") if table[name].nunique() > 1])
     return made
 
 

@@ -6,7 +6,7 @@ import json
 
 import pandas as pd
 from benchmarks.findings import filled
-from benchmarks.real_study import PACKED, PAGE, RESULTS, blocks
+from benchmarks.real_study import BEGUN, PACKED, PAGE, RESULTS, blocks
 
 import oodles as oo
 
@@ -60,6 +60,24 @@ def test_the_prose_of_the_page_has_the_numbers_of_the_tables() -> None:
         f"(SmolLM2, {short(wnli.r)} within runs, interval {span(wnli)})",
     ):
         assert said in page
+
+
+def test_the_prose_has_the_numbers_of_the_part_that_has_begun() -> None:
+    """If this fails on purpose, read the prose again; from nine runs of each train set on, test the difference."""
+    begun = oo.analyse(BEGUN)
+    assert max(begun.result.table["n_runs"]) < 9
+    table = begun.result.table[begun.result.table["within"] == "pooled"].set_index(["a", "b"])
+    told, wnli = table.loc[("paws", "scitail")], table.loc[("scitail", "wnli")]
+    before = oo.analyse(PACKED).result.table
+    before = before[(before["model"] == "smollm2-135m-q4") & (before["within"] == "pooled")].set_index(["a", "b"])["r"]
+    page = " ".join(PAGE.read_text().replace("0.", ".").split())
+    for said in (
+        f"PAWS with SciTail has {told.r:.2f} pooled, with an interval of {told.low:.2f} to {told.high:.2f}"
+        f" ({before['paws', 'scitail']:.2f} on SNLI)",
+        f"SciTail with WNLI {wnli.r:.2f} ({before['scitail', 'wnli']:.2f} on SNLI)",
+    ):
+        assert said.replace("0.", ".") in page
+    assert not (begun.result.table["p_holm"] < 0.05).any()
 
 
 def test_the_prose_has_the_simulation_with_the_values_of_this_study() -> None:
