@@ -355,3 +355,10 @@ def test_measured_noise_that_leaves_nothing_is_not_called_a_lack_of_models() -> 
     assert np.isfinite(row["r"])
     assert np.isnan(row["p_val"])
     assert row["corrected_by"] == "range"
+
+
+def test_a_column_that_is_blank_at_some_steps_is_no_factor() -> None:
+    table = study([0.5, 0.5])
+    table["size"] = np.where(table["step"] < 4, np.nan, table["model"].str[-1].astype(float))
+    with pytest.raises(ConfigError, match="--across size"):
+        claim(scores_of(table), ["size"])

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from oodles.stats.changes import changes
-from oodles.stats.copies import copied_runs
+from oodles.stats.copies import copied_runs, no_shares
 from oodles.stats.correlate import partial_correlations
 from oodles.stats.longtable import check_table
 from oodles.stats.verdict import verdicts
@@ -111,3 +111,16 @@ def test_runs_that_jump_from_chance_to_perfect_are_no_copies():
             for i, name in enumerate(("a", "b", "id"))
         ]
     assert copied_runs(pd.DataFrame(rows, columns=["run", "step", "test_set", "value", "n"])) == {}
+
+
+@pytest.mark.parametrize("n", [997, 3000])
+def test_honest_scores_are_shares_however_they_were_rounded(n: int) -> None:
+    draw = np.random.default_rng(n)
+    for level in (0.05, 0.7):
+        exact = draw.binomial(n, level, size=200) / n
+        half = exact.astype(np.float16).astype(float)
+        ways = [exact, half, half.round(4), (100 * exact).astype(np.float16).astype(float) / 100]
+        ways += [exact.round(d) for d in range(2, 9)] + [np.array([float(f"{v:.{g}g}") for v in exact]) for g in (3, 6)]
+        ways += [np.concatenate([exact[:100].round(2), exact[100:].round(4)])]
+        assert not [k for k, values in enumerate(ways) if no_shares(values, np.full(200, float(n)))]
+    assert no_shares(draw.binomial(170, 0.6, size=200) / 170, np.full(200, 200.0))

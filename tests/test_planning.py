@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -154,8 +155,8 @@ def test_noise_that_records_measure_is_not_taken_from_n() -> None:
 
 def test_a_table_without_n_does_not_tell_what_it_takes_without_noise() -> None:
     told = plan(simulated(runs=6).drop(columns="n"), 0.2, within="run")
-    assert told.tables["plan"]["caveat"].str.contains("its noise is not known").all()
-    assert "the pilot cannot tell in 3 of 3 pairs" in told.sentences[0]
+    assert told.tables["plan"]["caveat"].str.contains(r"noise of \w+ is not known; per-example records, or n").all()
+    assert "Noise of the test sets is not known in 3 of 3 pairs" in told.sentences[0]
 
 
 def test_plan_on_the_command_line(tmp_path) -> None:
@@ -176,13 +177,14 @@ def test_plan_on_the_command_line(tmp_path) -> None:
 
 
 def test_what_the_planned_runs_would_cost(tmp_path, toy_study) -> None:
-    """As the dry run of the study counts it, times the runs of the median pair."""
+    """As the dry run of the study counts it, times the runs of the median pair, in the group that takes most."""
     table = simulated(runs=6)
     twice = pd.concat([table, table.assign(model="n", run=table["run"] + "n")])
     twice.to_csv(tmp_path / "pilot.csv", index=False)
     asked = ("plan", "--pilot", tmp_path / "pilot.csv", "--half-width", ".3", "--study", toy_study)
     found = json.loads(oodles(*asked, "--json", cwd=tmp_path).stdout)
-    wanted = math.ceil(np.median([row["runs"] for row in found["plan"]]))
+    rows = pd.DataFrame(found["plan"])
+    wanted = math.ceil(rows.groupby(["model", "within"])["runs"].median().max())
     dry = json.loads(oodles("run", toy_study, "--dry-run", "--json", cwd=tmp_path).stdout)
     (told,), (each,) = found["cost"], dry["per_run"]
     assert told["runs"] == wanted
@@ -216,3 +218,42 @@ def test_models_with_one_checkpoint_each_are_not_advised_to_take_more_steps() ->
     assert timm.startswith("pooled: a half width")
     assert "twice the steps" in pythia
     assert pythia.startswith("within runs: a half width")
+
+
+def models_of_runs() -> pd.DataFrame:
+    """Twelve models of three runs, one checkpoint each: a model is a unit."""
+    draw, rows = np.random.default_rng(4), []
+    for model in range(12):
+        level = draw.normal(size=4)
+        for run in range(3):
+            for name, own in zip(("mnli", "hans", "paws", "rte"), level, strict=True):
+                value = round(0.6 + 0.05 * own + 0.02 * draw.normal(), 3)
+                rows.append((f"m{model}-{run}", f"m{model}", "mnli", 0, name, value, 1000))
+    return pd.DataFrame(rows, columns=["run", "model", "train_set", "step", "test_set", "value", "n"])
+
+
+def test_a_unit_that_is_more_than_a_run_is_not_called_a_run() -> None:
+    answer = plan(models_of_runs(), 0.2, in_domain="mnli")
+    assert "the pilot having 12 units" in answer.sentences[0]
+    assert answer.settings["unit"] == "model"
+
+
+def test_noise_that_is_not_known_is_not_said_to_be_large() -> None:
+    """Larger test sets would not tell; a column n would."""
+    table = simulated(runs=6, steps=10)
+    assert "larger test sets" not in plan(table.drop(columns="n"), 0.2).sentences[0]
+    assert "not known" not in plan(table, 0.2).sentences[0]
+
+
+def test_a_study_is_costed_for_runs_that_a_sentence_names() -> None:
+    found = json.loads(oodles("plan", "--pilot", "smollm2-nli", "--study", "quick", "--json").stdout)
+    named = {match for text in found["sentences"] for match in re.findall(r"takes (\d+) runs", text)}
+    assert {str(cost["runs"]) for cost in found["cost"]} <= named
+
+
+@pytest.mark.parametrize("option", ["--residual-sd", "--spread"])
+def test_assumptions_without_bounds_are_refused(option: str) -> None:
+    done = oodles("plan", option, "inf")
+    assert done.returncode == 2
+    assert f"{option} inf: out of range" in done.stderr
+    assert "takes more than 2000 runs" in oodles("plan", "--half-width", ".001").stdout

@@ -66,15 +66,29 @@ def plan(
     analysis = analyse_paths([pilot], options, ImportOptions())
     answer = plan_for(analysis, half_width)
     table = answer.tables["plan"]
-    costs = [] if study is None else _costs(study, float(table["runs"].median()))
+    costs = [] if study is None else _costs(study, _most_runs(table, _by(analysis)))
     if as_json:
         rows = json.loads(table.to_json(orient="records"))
         told = {"sentences": answer.sentences, "plan": rows, "seconds_per_run": _mean(_seconds(analysis).values())}
         print_json(told | ({} if study is None else {"cost": [asdict(cost) for cost in costs]}))
         return
-    tell("\n".join([*answer.sentences, *(map(str, costs) if study else _pilot_costs(analysis, table)), ""]))
+    units = "runs" if answer.settings["unit"] == "run" else "units"
+    told_costs = _study_costs(costs, units) if study else _pilot_costs(analysis, table)
+    tell("\n".join([*answer.sentences, *told_costs, ""]))
     groups = [name for name in _by(analysis) if table[name].nunique() > 1]
-    _print_pairs(table, groups, "runs" if answer.settings["unit"] == "run" else "units")
+    _print_pairs(table, groups, units)
+
+
+def _most_runs(table: pd.DataFrame, by: list[str]) -> float:
+    """Of the median pairs that the sentences name, the one that takes most; nan where the pilot cannot tell."""
+    return float(table.groupby([*by, "within"], dropna=False)["runs"].median().max())
+
+
+def _study_costs(costs: list[RunsCost], units: str) -> list[str]:
+    if not costs:
+        return ["What runs cost is not told: the pilot does not tell how many it takes."]
+    several = ["A unit of the pilot may be several runs: these are the costs of one run for each."]
+    return [*map(str, costs), *(several if units == "units" else [])]
 
 
 def _print_pairs(table: pd.DataFrame, groups: list[str], units: str) -> None:
@@ -203,13 +217,13 @@ def _assumed(
     steps: int,
     examples: int,
 ) -> None:
-    from oodles.stats.planning import Assumed, assumed_runs
+    from oodles.stats.planning import Assumed, assumed_runs, plain_number
 
     for name, value, fits in (
         ("--rho", rho, -1 < rho < 1),
-        ("--residual-sd", residual_sd, residual_sd > 0),
+        ("--residual-sd", residual_sd, 0 < residual_sd <= 1),
         ("--memory", memory, 0 <= memory <= 1),
-        ("--spread", spread_of_runs, spread_of_runs >= 0),
+        ("--spread", spread_of_runs, 0 <= spread_of_runs <= 10),
         ("--steps", steps, steps >= 1),
         ("--examples", examples, examples >= 1),
     ):
@@ -225,8 +239,9 @@ def _assumed(
         print_json(told | ({} if study is None else {"cost": [asdict(cost) for cost in costs]}))
         return
     answer = (
-        f"A half width of {half_width:g} takes {_runs(runs)} runs, if the correlation is {rho:g}, residuals have an sd "
-        f"of {residual_sd:g} and last {memory:g} of a run, runs differ by {spread_of_runs:g} (sd of Fisher's z), and a"
-        f" run has {steps} steps on test sets of {examples} examples. A pilot tells these: oodles plan --pilot FOLDER."
+        f"A half width of {half_width:g} takes {plain_number(runs)} runs, if the correlation is {rho:g}, residuals"
+        f" have an sd of {residual_sd:g} and last {memory:g} of a run, runs differ by {spread_of_runs:g} (sd of"
+        f" Fisher's z), and a run has {steps} steps on test sets of {examples} examples. A pilot tells these: oodles"
+        " plan --pilot FOLDER."
     )
     tell("\n".join([answer, *map(str, costs)]))

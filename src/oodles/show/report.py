@@ -39,7 +39,10 @@ if TYPE_CHECKING:
     from oodles.stats.correlate import PartialCorrelations
 
 TITLE = "Do these generalisation results generalise?"
-FIGURE_FORMATS = (".pdf", ".png", ".svg", ".tex")  # of --assets, not of a report
+OTHER_FORMATS = (  # files that a report is not
+    *(".pdf", ".png", ".svg", ".jpg", ".jpeg", ".gif", ".webp", ".eps", ".tex"),
+    *(".csv", ".json", ".parquet", ".xlsx", ".docx", ".md", ".txt", ".zip"),
+)
 GENERATOR = b'name="generator" content="oodles '  # stands in the head of every report
 MANY_ROWS = 60  # a longer table is folded; it opens with a click and in print
 MANY_SENTENCES = 8  # of one answer; more are folded, too
@@ -113,7 +116,7 @@ def _as_analysis(table: pd.DataFrame | None, result: PartialCorrelations | Analy
 
 def check_report(path: Path) -> None:
     """Refuse to put a report in the place of another file, or under the name of another format."""
-    if path.suffix.lower() in FIGURE_FORMATS:
+    if path.suffix.lower() in OTHER_FORMATS:
         raise StoreError(
             f"{path}: a report is one HTML file, which {path.suffix} is not; name it {path.with_suffix('.html').name},"
             " or write figures and tables for a paper with --assets DIR"

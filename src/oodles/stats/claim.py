@@ -182,7 +182,7 @@ def _no_factor(table: pd.DataFrame, column: str) -> str:
 
 
 def _differs_within_runs(column: pd.Series, run: pd.Series) -> bool:
-    return bool(column.groupby(run).nunique().max() > 1)
+    return bool(column.groupby(run).nunique(dropna=False).max() > 1)
 
 
 def _with_draws(scores: Scores, unit: str) -> tuple[Scores, str, list[str]]:

@@ -20,6 +20,7 @@ from oodles.stats.splines import Array
 
 ROUNDING = 9  # decimals to which scores must agree to be one and the same
 MOST_DECIMALS = 6  # scores with more are taken as not rounded
+BRAIN, HALF = 8, 11  # bits of a bfloat16 and of a float16
 ODD = 0.05  # share of a set's scores that may be no share of n examples before it is said
 CERTAIN = 3.0  # powers of ten by which chance must fall short of making two equal runs
 MANY_STEPS = 6  # of which a set's early and late scores count apart
@@ -85,21 +86,16 @@ def resolution(values: Array, sizes: Array) -> float:
     """
     if np.isfinite(sizes).all() and values.min(initial=0.0) >= 0 and values.max(initial=0.0) <= 1:
         return float(1.0 / sizes.min(initial=np.inf))
-    return _last_decimal(values, 1e-12)
-
-
-def _last_decimal(values: Array, tolerance: float) -> float:
-    """What the last decimal of rounded scores is worth; 0 where they have too many to be rounded."""
     scale = max(1.0, float(np.abs(values).max(initial=0.0)))
-    shown = (d for d in range(MOST_DECIMALS + 1) if np.abs(values - np.round(values, d)).max() < tolerance * scale)
+    shown = (d for d in range(MOST_DECIMALS + 1) if np.abs(values - np.round(values, d)).max() < 1e-12 * scale)
     return next((10.0**-d for d in shown), 0.0)
 
 
 def no_shares(values: Array, sizes: Array) -> bool:
     """Whether scores (of 0..1) are no shares of n examples, beyond their rounding: n, or what they are, is another.
 
-    Rounding may be off by one in the last decimal, since scores are rounded twice on their way through percentages, or
-    in the last bit of single, half or brain floats.
+    A score may be off by one in its own last decimal, since scores are rounded twice on their way through percentages,
+    or in the last bit of a half float, which printing hides.
 
     >>> no_shares(np.array([0.3333, 0.6667]), np.full(2, 3.0)), no_shares(np.array([0.3412, 0.6667]), np.full(2, 3.0))
     (False, True)
@@ -108,9 +104,9 @@ def no_shares(values: Array, sizes: Array) -> bool:
     if not known.any():
         return False
     own = values[known]
-    mantissas = np.frexp(own)[0]
-    bits = next((b for b in (8, 11) if not np.mod(mantissas * 2.0**b, 1).any()), 22)
-    rounding = np.maximum(_last_decimal(own, 1e-7), own * 2.0**-bits)
+    brain = not np.mod(np.frexp(own)[0] * 2.0**BRAIN, 1).any()
+    decimals = np.max([10.0**-d * (np.abs(own - np.round(own, d)) < 1e-9) for d in range(MOST_DECIMALS + 1)], axis=0)
+    rounding = np.maximum(decimals, own * 2.0 ** -(BRAIN if brain else HALF)) + 10.0**-MOST_DECIMALS
     return bool(np.mean(np.abs(own - _whole_examples(own, sizes[known])) > rounding) > ODD)
 
 

@@ -35,8 +35,10 @@ MIDDLING = 0.7  # accuracy at which assumed noise is computed
 CLOSE = 0.99  # the largest correlation without noise that is planned for
 COLUMNS = ("a", "b", "within", "r", "units", "half_width", "runs", "runs_low", "runs_high", "steps", "memory", "caveat")
 LARGER = "larger test sets in the pilot would tell"
+WITH_N = "per-example records, or n beside accuracies, would tell"
 
-Signal = Literal["known", "unsure", "none"]  # of a pair, beside noise: enough; by n alone maybe none; measured as none
+# of a pair, beside noise: enough; by n alone maybe none; its noise is not known; measured as none
+Signal = Literal["known", "unsure", "unknown", "none"]
 Reliabilities = Mapping[tuple[str, ...], tuple[float, str]]  # and their source, by group, way of pooling and test set
 
 
@@ -52,6 +54,7 @@ class Precision:
     reliability: tuple[float, float] = (1.0, 1.0)  # of the two residuals
     signal: Signal = "known"
     caveat: str = ""  # why it is not known
+    of_runs: bool = True  # a unit is one run
 
     def half_width(self, units: int, level: float = 0.95) -> float:
         """Expected half width of the interval from so many units.
@@ -210,6 +213,7 @@ def _of_estimate(
                     reliability=(float(reliability[i]), float(reliability[j])),
                     signal=signal,
                     caveat=caveat,
+                    of_runs=n_units == len(used.run_names),
                 ),
             )
 
@@ -229,10 +233,12 @@ def _signal(names: Sequence[str], known: Sequence[tuple[float, str]]) -> tuple[S
                 f"cannot be told: too little residual left of {name} (reliability {max(value, 0.0):.2f}); {LARGER}"
             )
     for name, (value, source) in both:
-        if not value >= NOISY:
+        if source == "binomial" and value < NOISY:
             why = f"by n alone it may be noise, reliability as low as {max(value, 0.0):.2f}"
-            why = why if source == "binomial" else "its noise is not known"
             return "unsure", f"without noise it cannot be told of {name} ({why}): per-example records or {LARGER}"
+    for name, (value, _) in both:
+        if np.isnan(value):
+            return "unknown", f"without noise it cannot be told: noise of {name} is not known; {WITH_N}"
     return "known", ""
 
 
@@ -298,47 +304,49 @@ def plan_from(scores: Scores, half_width: float, fits: pd.DataFrame | None = Non
             "the pilot has no pair with an interval (two or more independent runs per group are the least): "
             "oodles analyse says why"
         )
+    of_runs = all(one.of_runs for own in kept.values() for one in own)
+    noun = "run" if of_runs and scores.unit in (None, "run") else "unit"
     sentences = [
-        _sentence(precisions, ", ".join([*names, WAYS[within]]), half_width, level, scores.unit or "run")
+        _sentence(precisions, ", ".join([*names, WAYS[within]]), half_width, level, noun)
         for (names, within), precisions in kept.items()
     ]
     return Answer(
         name="plan",
         sentences=tuple(sentences),
         tables={"plan": pd.DataFrame(rows, columns=[*scores.by, *COLUMNS])},
-        settings={"half_width": half_width, "unit": scores.unit or "run"},
+        settings={"half_width": half_width, "unit": scores.unit or ("run" if of_runs else "model")},
     )
 
 
-def _sentence(precisions: Sequence[Precision], where: str, half_width: float, level: float, unit: str) -> str:
+def _sentence(precisions: Sequence[Precision], where: str, half_width: float, level: float, noun: str) -> str:
     """The median pair, of those of which the pilot can tell; and how many it cannot tell."""
     told = [one for one in precisions if one.signal != "none"]
     left_out = f"too little residual is left beside noise (reliability below {NOISY:g}); {LARGER}."
     if not told:
-        all_pairs = counted(len(precisions), "pair")
-        return f"{where}: the pilot cannot tell how many runs it takes: in all {all_pairs} {left_out}"
-    noun = "run" if unit == "run" else "unit"
+        pairs = f"all {len(precisions)} pairs" if len(precisions) > 1 else "the only pair"
+        return f"{where}: the pilot cannot tell how many {noun}s it takes: in {pairs} {left_out}"
     now = np.array([one.runs(half_width, level) for one in told])
     low, high = np.median([one.runs_range(half_width, level) for one in told], axis=0)
     text = (
         f"{where}: a half width of {half_width:g} takes {_count(float(np.median(now)), noun)} in the median pair"
-        f" ({RANGE:.0%} range {_plain(low)} to {_plain(high)}, the pilot having {counted(told[0].units, noun)}),"
-        f" {_plain(float(now.max()))} in all {counted(len(told), 'pair')}."
+        f" ({RANGE:.0%} range {plain_number(low)} to {plain_number(high)}, the pilot having {_having(told, noun)}),"
+        f" {plain_number(float(now.max()))} in all {counted(len(told), 'pair')}."
     )
     if len(told) < len(precisions):
         text += f" Left out: {len(precisions) - len(told)} of {counted(len(precisions), 'pair')}, in which {left_out}"
     if told[0].steps > 1:
         twice = np.median([one.changed(steps=2.0).runs(half_width, level) for one in told])
-        text += f" Median pair with twice the steps: {_plain(float(twice))}."
+        text += f" Median pair with twice the steps: {plain_number(float(twice))}."
     return text + _without_noise(told, half_width, level)
 
 
 def _without_noise(told: Sequence[Precision], half_width: float, level: float) -> str:
     """What the correlation without noise takes, in the pairs of which the pilot can tell it."""
     known = [one for one in told if one.signal == "known"]
-    text, unsure = "", len(told) - len(known)
+    unsure, unknown = (sum(one.signal == signal for one in told) for signal in ("unsure", "unknown"))
+    text = ""
     if known:
-        which = f" ({len(known)} of {len(told)} pairs)" if unsure else ""
+        which = f" ({len(known)} of {len(told)} pairs)" if len(known) < len(told) else ""
         now, twice = (_clean_runs(known, more, half_width, level) for more in (1.0, 2.0))
         text = (
             f" For the correlation without the noise of the test sets{which}: {now}; with twice the examples: {twice}."
@@ -348,19 +356,27 @@ def _without_noise(told: Sequence[Precision], half_width: float, level: float) -
             f" Without the noise of the test sets the pilot cannot tell in {unsure} of {counted(len(told), 'pair')}:"
             f" it may be most of a residual; per-example records or {LARGER}."
         )
+    if unknown:
+        text += f" Noise of the test sets is not known in {unknown} of {counted(len(told), 'pair')}; {WITH_N}."
     return text
 
 
 def _clean_runs(precisions: Sequence[Precision], examples: float, half_width: float, level: float) -> str:
     """Of the median pair, for the correlation without noise, with so many times the examples."""
     after = [one.changed(examples=examples) for one in precisions]
-    return _plain(float(np.median([one.runs(one.without_noise(half_width), level) for one in after])))
+    return plain_number(float(np.median([one.runs(one.without_noise(half_width), level) for one in after])))
 
 
-def _plain(number: float) -> str:
+def _having(told: Sequence[Precision], noun: str) -> str:
+    """How many units the pairs of the pilot have."""
+    least, most = (limit(one.units for one in told) for limit in (min, max))
+    return counted(least, noun) if least == most else f"{least} to {counted(most, noun)}"
+
+
+def plain_number(number: float) -> str:
     """A number of runs; the median of an even number of pairs may be half a run, which is made whole."""
     return f"{np.ceil(number):.0f}" if np.isfinite(number) else f"more than {MOST}"
 
 
 def _count(number: float, noun: str) -> str:
-    return f"{_plain(number)} {noun}s"
+    return f"{plain_number(number)} {noun}s"

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from oodles.errors import ConfigError, DataError, listed, nearest
+from oodles.errors import ConfigError, DataError, listed, nearest, some
 from oodles.stats.answers import several
 from oodles.stats.copies import CERTAIN, ROUNDING, coincidence, copied_runs, copies_caveat, no_shares
 from oodles.stats.longtable import GUESSABLE, as_names
@@ -283,7 +283,7 @@ def _odd_sizes(series: Series) -> tuple[str, ...]:
         )
         for k, name in enumerate(names)
     ]
-    odd = [f"{name} ({_sizes(sizes)})" for name, values, sizes in columns if no_shares(values, sizes)]
+    odd = [f"{some([name])} ({_sizes(sizes)})" for name, values, sizes in columns if no_shares(values, sizes)]
     text = (
         f"{several(odd)}: scores are no multiples of 1/n, so n is wrong or they are no means of right and wrong; "
         "what is said of their noise is rough"
