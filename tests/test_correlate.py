@@ -91,9 +91,9 @@ def test_ordinary_tables_have_no_alarming_caveats():
 
 def test_scores_that_are_no_shares_of_n_examples_are_named():
     table = simulated()
-    wrong = partial_correlations(table.assign(n=np.where(table["role"] == "ood", 1700, 2000)))
+    wrong = partial_correlations(table.assign(n=np.where(table["role"] == "ood", 150, 2000)))
     (text,) = {text for text in said(wrong) if "no multiples of 1/n" in text}
-    assert text.startswith("hans (n = 1700), paws (n = 1700), rte (n = 1700): scores are no multiples of 1/n, so n is")
+    assert text.startswith("hans (n = 150), paws (n = 150), rte (n = 150): scores are no multiples of 1/n, so n is")
     assert not any("no multiples" in text for text in said(partial_correlations(table)))
 
 

@@ -116,12 +116,12 @@ def _as_analysis(table: pd.DataFrame | None, result: PartialCorrelations | Analy
 
 def check_report(path: Path) -> None:
     """Refuse to put a report in the place of another file, or under the name of another format."""
+    check_target(path, lambda held: begins_with(held, GENERATOR))
     if path.suffix.lower() in OTHER_FORMATS:
         raise StoreError(
             f"{path}: a report is one HTML file, which {path.suffix} is not; name it {path.with_suffix('.html').name},"
             " or write figures and tables for a paper with --assets DIR"
         )
-    check_target(path, lambda held: begins_with(held, GENERATOR))
 
 
 def _template() -> jinja2.Template:
