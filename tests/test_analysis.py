@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 import oodles as oo
-from conftest import missing
+from conftest import missing, oodles
 from oodles import __version__
 from oodles.errors import DataError, StoreError
 from oodles.imports.tables import read_table
@@ -191,3 +191,14 @@ def test_a_claim_without_anything_to_compare_is_reported(tmp_path: Path) -> None
     assert asked.claim.tables["claim_levels"].empty
     assert "Larger test sets would tell." in asked.claim.sentences[0]
     assert "Larger test sets would tell." in write_report(asked, tmp_path / "report.html").read_text()
+
+
+def test_json_has_a_verdict_for_every_group_that_the_sentence_counts(tmp_path: Path) -> None:
+    """One group has a single OOD set, so no pair."""
+    table = simulated(runs=5)
+    alone = table[table["test_set"].isin(["mnli", "hans"])].assign(model="n", run=lambda t: t["run"] + "n")
+    pd.concat([table, alone]).to_csv(tmp_path / "two.csv", index=False)
+    found = json.loads(oodles("analyse", tmp_path / "two.csv", "--json").stdout)
+    assert found["verdict"].startswith("2 groups, each by itself")
+    assert [verdict["group"]["model"] for verdict in found["verdicts"]] == ["m", "n"]
+    assert found["verdicts"][1]["sentence"].startswith("Nothing to compare")

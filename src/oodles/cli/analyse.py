@@ -142,7 +142,7 @@ def _as_json(analysis: Analysis) -> Any:
     }
     return {
         "verdict": analysis.verdict,
-        "verdicts": [asdict(verdict) for verdict in analysis.verdicts],
+        "verdicts": [asdict(verdict) for verdict in analysis.every_verdict],
         "caveats": list(analysis.caveats),
         "pairs": json.loads(analysis.result.table.to_json(orient="records")),
         "answers": answers,
