@@ -4,6 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip --disable-pip-version-check
 MODEL   = smollm2-135m-q4
+FINDING = bert-hans
 JOBS   ?= $(shell nproc 2> /dev/null || echo 2)
 
 .PHONY: help demo test test-all test-long test-gpu bench lint docs wheel hashes clean setup setup-dev
@@ -21,7 +22,10 @@ export HASHES
 help:             ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
 
-demo: setup       ## fine-tune the embedded model, evaluate seven test sets, write runs/demo/report.html
+demo: $(VENV)/.core   ## a report of real runs in a minute (runs/bert-hans.html), then torch, then a study of some ten minutes (runs/demo/report.html)
+	@echo "a report of 100 published runs, before torch is installed (open it meanwhile):"
+	$(BIN)/oodles report $(FINDING) --out runs/$(FINDING).html
+	$(MAKE) --no-print-directory setup
 	$(BIN)/oodles fetch $(MODEL)
 	$(BIN)/oodles demo $(DEMO_ARGS)
 
@@ -115,19 +119,25 @@ build/deepspeed: | $(VENV)/.dev
 	$(PIP) install --quiet --no-deps --target $@ deepspeed hjson ninja einops msgpack py-cpuinfo
 
 # Versions come from constraints.txt, for what builds oodles too: PIP_CONSTRAINT, which --constraint is not.
+# Analysis and reports: no package of these asks for torch
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing analysis and reports into $(VENV) (less than a minute)"
+	$(PIP) install --quiet --editable .
+	touch $@
+
 # torch first and alone: a package that asks for any torch must find the pinned one there
 $(VENV)/.torch: constraints.txt | $(BIN)/python
-	@echo "installing into $(VENV) (some minutes the first time)"
+	@echo "installing torch and what trains into $(VENV) (5 to 10 minutes the first time, 1.7 GB from PyPI)"
 	$(PIP) install --quiet torch
 	touch $@
 
 $(VENV)/.train: pyproject.toml $(VENV)/.torch
 	$(PIP) install --quiet --editable '.[train]'
-	touch $@
+	touch $@ $(VENV)/.core
 
 $(VENV)/.dev: pyproject.toml $(VENV)/.torch
 	$(PIP) install --quiet --editable '.[train,data,slurm,trackers,dev,docs]'
-	touch $@ $(VENV)/.train $(VENV)/.docs
+	touch $@ $(VENV)/.core $(VENV)/.train $(VENV)/.docs
 
 # neither needs torch
 $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python

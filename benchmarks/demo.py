@@ -158,6 +158,52 @@ def rows(draws: int = 3, seed: int = 0) -> dict[str, dict[str, dict[str, float]]
     return found
 
 
+def halves(splits: int = 4, seed: int = 1) -> dict[str, dict[str, float]]:
+    """Of each repetition: clear pairs with all openings of `films` and with each half of them, and mean |r|.
+
+    `apart` takes the two residuals of a pair from different halves, which share no noise of `films`; the sign is that
+    with all openings.
+    """
+    draw, found = np.random.default_rng(seed), {}
+    for number in kept("second_round"):
+        table, records = scores(number), outcomes(number)
+        assert records is not None, f"repetition {number} has no records"
+        whole = _analysed(table, records)
+        own = pooled(whole).set_index(["a", "b"])
+        items = records.loc[records["test_set"] == "films", "item"].unique()
+        clear, halved, apart = [], [], []
+        for _ in range(splits):
+            order = draw.permutation(items)
+            parts = [_of_items(table, records, half) for half in (order[:30], order[30:])]
+            results = [_analysed(*part) for part in parts]
+            left = [_residuals(one) for one in results]
+            clear += [int(pooled(one)["clear"].sum()) for one in results]
+            for (a, b), row in own.iterrows():
+                crossed = np.mean([one[a].corr(other[b]) for one, other in (left, left[::-1])])
+                within = np.mean([one[a].corr(one[b]) for one in left])
+                halved.append(float(np.sign(row["r"]) * within))
+                apart.append(float(np.sign(row["r"]) * crossed))
+        found[str(number)] = {
+            "all": int(own["clear"].sum()),
+            "half": float(np.mean(clear)),
+            "least": min(clear),
+            "most": max(clear),
+            "r": float(own["r"].abs().mean()),
+            "r_half": float(np.mean(halved)),
+            "r_apart": float(np.mean(apart)),
+        }
+        print(number, found[str(number)], flush=True)
+    return found
+
+
+def _residuals(analysis: Analysis) -> pd.DataFrame:
+    """Of the pooled fits: runs and steps down, sets across."""
+    residuals = analysis.result.residuals
+    return residuals[residuals["within"] == "pooled"].pivot(
+        index=["run", "step"], columns="test_set", values="residual"
+    )
+
+
 def _thinned(number: int, kind: str, size: int, draw: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame]:
     """One repetition, with some openings (both twins of each) of `films` or of every other set."""
     table, records = scores(number), outcomes(number)
@@ -167,7 +213,16 @@ def _thinned(number: int, kind: str, size: int, draw: np.random.Generator) -> tu
         items = own["item"].unique()
         some = draw.choice(items, size, replace=False) if (name == "films") == (kind == "films") else items
         parts.append(own[own["item"].isin(some)])
-    records = pd.concat(parts)
+    return _counted_anew(table, pd.concat(parts))
+
+
+def _of_items(table: pd.DataFrame, records: pd.DataFrame, items: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """One repetition with these openings of `films`."""
+    return _counted_anew(table, records[(records["test_set"] != "films") | records["item"].isin(items)])
+
+
+def _counted_anew(table: pd.DataFrame, records: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Accuracy as these records have it."""
     means = records.groupby(["run", "step", "test_set"])["correct"].agg(value="mean", n="size").reset_index()
     accuracy = table[table["metric"] == "accuracy"].drop(columns=["value", "n"])
     accuracy = accuracy.merge(means, on=["run", "step", "test_set"], validate="one_to_one")
@@ -200,7 +255,12 @@ def summary() -> str:
         rest = int(pooled(analysed(number, early))["clear"].sum())
         lines.append(f"| {number} | {_clear(analysed(number))} | {rest} ({len(new)} runs) |")
     head = ["| repetition | clear pairs, r and interval | clear without the runs analysed early |", "|---|---|---|"]
-    return "\n".join([*head, *lines]) + "\n" if lines else "None yet.\n"
+    legend = (
+        f"Last column: {len(early)} of the {sum(len(own) for own in seeds('second_round').values())} runs were analysed"
+        " before the others were begun (why: [second round](#second-round-twelve-runs)). They are not quite blind, so"
+        " this is how many pairs are clear without them."
+    )
+    return "\n".join([*head, *lines, "", legend]) + "\n" if lines else "None yet.\n"
 
 
 def _clear(analysis: Analysis) -> str:
@@ -209,7 +269,7 @@ def _clear(analysis: Analysis) -> str:
 
 
 def _p(value: float) -> str:
-    return "not tested" if np.isnan(value) else f"{value:.3f}"
+    return "not tested" if np.isnan(value) else "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _r(row: Any) -> str:
@@ -240,6 +300,19 @@ def rows_markdown() -> str:
     return "\n".join([head, "|---|---|---|---|", *lines]) + "\n"
 
 
+def halves_markdown() -> str:
+    """What `halves` found."""
+    found = json.loads((KEPT / "power.json").read_text())["halves"]
+    lines = [
+        f"| {number} | {one['all']} | {one['half']:.1f} ({one['least']} to {one['most']}) | {one['r']:.2f} "
+        f"| {one['r_half']:.2f} | {one['r_apart']:.2f} |"
+        for number, one in found.items()
+    ]
+    columns = ("repetition", "clear, 120 rows", "clear, 60 rows", "mean r, 120 rows", "60 rows", "halves apart")
+    head = f"| {' | '.join(columns)} |"
+    return "\n".join([head, "|---|---|---|---|---|---|", *lines]) + "\n"
+
+
 def together() -> str:
     """All runs of the second round in one analysis."""
     return f"{_pairs_told(_analysed(*all_together()))}\n"
@@ -248,7 +321,13 @@ def together() -> str:
 def blocks() -> dict[str, str]:
     """Name of a block of the page -> its text."""
     found = {"summary": summary(), **{name: markdown(name) for name in ROUNDS}}
-    return {**found, "power": power_markdown(), "rows": rows_markdown(), "together": together()}
+    return {
+        **found,
+        "power": power_markdown(),
+        "rows": rows_markdown(),
+        "halves": halves_markdown(),
+        "together": together(),
+    }
 
 
 def _pairs_told(analysis: Analysis) -> str:
@@ -258,7 +337,7 @@ def _pairs_told(analysis: Analysis) -> str:
     shared = set.intersection(*map(set, analysis.result.table["caveats"]))
     shared = {said for said in shared if NO_RECORDS not in said}
     lines = [
-        f"| `{row.a}` and `{row.b}` | {_r(row)} | {row.p_holm:.3f} | {_p(row.p_said)} | {'yes' if row.clear else 'no'} "
+        f"| `{row.a}` and `{row.b}` | {_r(row)} | {_p(row.p_holm)} | {_p(row.p_said)} | {'yes' if row.clear else 'no'} "
         f"| {'; '.join(said for said in row.caveats if said not in shared and NO_RECORDS not in said) or 'none'} |"
         for row in pairs.itertuples()
     ]
@@ -310,7 +389,7 @@ def main(arguments: list[str] | None = None) -> int:
         cost = {name: getattr(chosen, name) for name in COST if getattr(chosen, name) is not None}
         keep(chosen.keep, chosen.out, cost)
     if chosen.power:
-        save(KEPT / "power.json", {"runs": power(), "rows": rows()})
+        save(KEPT / "power.json", {"runs": power(), "rows": rows(), "halves": halves()})
     if chosen.table:
         for name, text in blocks().items():
             put_into(PAGE, text, *(mark.format(name) for mark in MARKS))

@@ -31,7 +31,7 @@ from oodles.stats import noise
 from oodles.stats.correlate import for_group, partial_correlations
 from oodles.stats.estimates import Estimator, as_correlations, estimate, interval_of, usable_points
 from oodles.stats.outcomes import Outcomes
-from oodles.stats.pairs import CARRIES, UNEVEN, uneven_units
+from oodles.stats.pairs import CARRIES, ONE_PART, SIGNIFICANT, UNEVEN, uneven_units
 from oodles.stats.residuals import fit_design, make_design
 from oodles.stats.series import Series
 
@@ -67,6 +67,8 @@ class Family:
     drift: float = 0.0  # sd of a common drift towards one answer
     sets: int = 8
     every: bool = False  # all pairs of sets correlate, not only disjoint ones
+    start: float = 0.0  # residual that all runs and sets have in common at the first steps, in sd
+    start_steps: int = 1  # how many
 
 
 SOUND: dict[str, Family] = {  # nothing unusual: size and coverage must hold, and caveats must be rare
@@ -151,6 +153,7 @@ CONFIRM_NOISY |= {  # for the correction by a smooth distribution of true scores
     ),
 }
 HEADLINE = {f"n_id {n}": Family(n_id=n, links="mixed", sets=7, every=True) for n in (200, 500, 2000, 6000)}
+SILENT = (200, 500, 2000, 6000, 20_000)  # examples of an in-domain set in tables that do not tell it
 CONFIRM_HEADLINE = {
     "n_id 150, 7 runs": Family(n_id=150, links="u", sets=7, every=True, runs=7),
     "n_id 350": Family(n_id=350, links="lines", sets=7, every=True, level=0.0, steps=(25,)),
@@ -159,6 +162,26 @@ CONFIRM_HEADLINE = {
         n_id=250, links="mixed", sets=7, every=True, stable=0.6, records=True, level=0.01, steps=(20,)
     ),
     "n_id 400, u, records": Family(n_id=400, links="u", sets=7, every=True, records=True, level=0.0),
+}
+
+PARTS = {
+    "9 runs x 8": Family(steps=(8,), links="mixed", sets=7, every=True),
+    "9 runs x 8, plateau, then a jump": Family(steps=(8,), curve="jump", links="mixed", sets=7, every=True),
+    "9 runs x 40": Family(steps=(40,), links="mixed", sets=7, every=True),
+    "5 runs x 8": Family(runs=5, steps=(8,), links="mixed", sets=7, every=True),
+    "9 runs x 8, residuals that grow": Family(steps=(8,), links="mixed", sets=7, every=True, grow=1.5),
+    "9 runs x 8, random walks": Family(steps=(8,), links="mixed", sets=7, every=True, memory="walk", level=0.0),
+    "9 runs x 5, two sets": Family(steps=(5,), links="mixed", sets=2),
+    "6 runs x 4, two sets": Family(runs=6, steps=(4,), links="mixed", sets=2),
+}
+STARTS = {
+    f"{name}, a common start": replace(PARTS[name], start=4.0)
+    for name in ("9 runs x 8", "9 runs x 8, plateau, then a jump")
+} | {
+    f"9 runs x {steps}, plateau, then a jump, {several} common steps": replace(
+        PARTS["9 runs x 8, plateau, then a jump"], steps=(steps,), start=4.0, start_steps=several
+    )
+    for steps, several in ((8, 2), (16, 3), (40, 8))
 }
 
 
@@ -227,6 +250,8 @@ def simulate(family: Family, rho: float, draw: np.random.Generator) -> DataSet:
     learning = draw.permutation(family.runs) >= round(family.dull * family.runs)
     z = _curves(family, runs, times, learning, draw)
     residual = _residuals(family, rho, runs, times, draw)
+    steps = np.concatenate([np.arange(c) for c in counts])
+    residual -= family.start * family.residual * (steps < family.start_steps)[:, None]
     drift = family.drift * _series(runs, times, 1, 0.3, draw)[:, 0]
     shape = links_of(family)
     latent = np.column_stack([link(kind, size, z) for kind, size in shape]) + residual
@@ -246,7 +271,7 @@ def simulate(family: Family, rho: float, draw: np.random.Generator) -> DataSet:
         unit_names=names,
         runs=runs,
         units=runs,
-        steps=np.concatenate([np.arange(c) for c in counts]),
+        steps=steps,
         covariates=inside[:, None],
         scores=observed,
         covariate_sizes=np.full((len(z), 1), float(family.n_id)),
@@ -485,6 +510,32 @@ def score_headline(family: Family, rho: float, n_sets: int, seed: int) -> dict[s
     return {"data_sets": n_sets, **{name: float(np.mean(values)) for name, values in shares.items()}}
 
 
+def score_silent(family: Family, rho: float, n_sets: int, seed: int) -> dict[str, Any]:
+    """How often the verdict claims a relation where the table has no n: by default, and with in-domain scores exact."""
+    draw = np.random.default_rng([seed, round(10 * rho) + 10])
+    claimed, exact = [], []
+    for _ in range(n_sets):
+        table = long_table(simulate(family, rho, draw)).drop(columns="n")
+        claimed.append(bool(partial_correlations(table).table["clear"].any()))
+        exact.append(bool(partial_correlations(table, exact=True).table["clear"].any()))
+    return {"data_sets": n_sets, "claimed": float(np.mean(claimed)), "exact": float(np.mean(exact))}
+
+
+def score_parts(family: Family, rho: float, n_sets: int, seed: int) -> dict[str, Any]:
+    """How many tests are clear, and how many would be if they did not rest on one part of training."""
+    draw = np.random.default_rng([seed, round(10 * rho) + 10])
+    clear, doubted, claimed, before = [], [], [], []
+    for _ in range(n_sets):
+        table = partial_correlations(long_table(simulate(family, rho, draw))).table
+        of_one_part = (table["doubt"] == ONE_PART) & (table["p_said"] < SIGNIFICANT)
+        clear.append(float(table["clear"].mean()))
+        doubted.append(float(of_one_part.mean()))
+        claimed.append(bool(table["clear"].any()))
+        before.append(bool((table["clear"] | of_one_part).any()))
+    shares = {"clear": clear, "one_part": doubted, "claimed": claimed, "claimed_with": before}
+    return {"data_sets": n_sets, **{name: float(np.mean(values)) for name, values in shares.items()}}
+
+
 def score_single(models: int, bend: float, n_sets: int, seed: int) -> dict[str, Any]:
     """Models with one checkpoint each: size and power of the default beside the t test on a line."""
     found: dict[str, Any] = {"data_sets": n_sets}
@@ -525,6 +576,13 @@ def plan(cells: str) -> Iterator[Work]:
     yield "headline: n_id 2000, rho 0.6", partial(score_headline, strong, 0.6)
     yield "headline: n_id 2000, records, rho 0.6", partial(score_headline, replace(strong, records=True), 0.6)
     yield "headline: no noise, rho 0.6", partial(score_headline, without_noise(strong), 0.6)
+    for n_id in SILENT:
+        yield f"silent: n_id {n_id}, rho 0.0", partial(score_silent, replace(strong, n_id=n_id), 0.0)
+    yield "silent: n_id 2000, rho 0.6", partial(score_silent, strong, 0.6)
+    for name, family in PARTS.items():
+        yield f"parts: {name}, rho 0.6", partial(score_parts, family, 0.6)
+    for name, family in STARTS.items():
+        yield f"parts: {name}, rho 0.0", partial(score_parts, family, 0.0)
     for models, bend in CONFIRM_SINGLE if confirm else SINGLE:
         yield f"single: {models} models, bend {bend:g}", partial(score_single, models, bend)
 
@@ -553,6 +611,8 @@ HEADS = {
     "noise": NOISES,
     "study": NOISES,
     "headline": "| family | data sets | a relation claimed, % | tests clear, % | within runs alone, % |",
+    "silent": "| family | data sets | a relation claimed, % | with `--exact`, % |",
+    "parts": "| family | data sets | tests clear, % | rest on one part, % | claimed, % | claimed if counted, % |",
     "single": "| models | data sets | rejected at 0: default, t on a line, % | at .6: default, t on a line, % |",
 }
 TITLES = {
@@ -561,6 +621,8 @@ TITLES = {
     "noise": "Noise of the in-domain set",
     "study": "With the values of a real study",
     "headline": "What the verdict claims",
+    "silent": "Without n",
+    "parts": "One part of training",
     "single": "Models with one checkpoint each",
 }
 
@@ -583,6 +645,11 @@ def markdown(found: dict[str, Any]) -> str:
 def _rows(kind: str, name: str, cell: dict[str, Any]) -> Iterator[str]:
     if kind == "headline":
         shares = [f"{100 * cell[key]:.1f}" for key in ("claimed", "clear", "within_runs")]
+        yield f"| {name} | {cell['data_sets']} | {' | '.join(shares)} |"
+    elif kind == "silent":
+        yield f"| {name} | {cell['data_sets']} | {100 * cell['claimed']:.1f} | {100 * cell['exact']:.1f} |"
+    elif kind == "parts":
+        shares = [f"{100 * cell[key]:.1f}" for key in ("clear", "one_part", "claimed", "claimed_with")]
         yield f"| {name} | {cell['data_sets']} | {' | '.join(shares)} |"
     elif kind == "single":
         both = (f"{100 * one['default']:.1f}, {100 * one['t test on a line']:.1f}" for one in list(cell.values())[1:])

@@ -20,6 +20,7 @@ from oodles.api.findings import findings
 from oodles.show.answers import plot_specifications
 from oodles.stats.analysis import Analysis
 from oodles.stats.answers import Answer
+from oodles.stats.verdict import DUE, WAYS, Verdict, in_doubt
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "findings.md"
@@ -29,20 +30,30 @@ Blocks = dict[str, str]
 
 
 def pairs(analysis: Analysis, least: float = 0.0, within: str = "") -> str:
-    """The pairs with their interval and adjusted p, strongest first; weaker ones than `least` are counted."""
+    """The pairs with their interval and both adjusted p, strongest first; weaker ones than `least` are counted."""
     table = analysis.result.table
-    table = table[table["within"] == (within or table["within"].iloc[0])]
+    within = within or str(table["within"].iloc[0])
+    table = table[table["within"] == within]
     table = table.loc[table["r"].abs().sort_values(ascending=False, kind="stable").index]
-    rows = ["| pair | r | 95 % interval | p (Holm) | runs |", "|---|---:|---|---:|---:|"]
+    head = f"| pair | r, {WAYS[within]} | 95 % interval | p over pairs | p of the verdict | counted | runs |"
+    rows = [head, "|---|---:|---|---:|---:|---|---:|"]
     told = 0
     for row in table.to_dict("records"):
         if abs(row["r"]) >= least:
             told += 1
-            p_val = "<0.001" if row["p_holm"] < 0.001 else f"{row['p_holm']:.3f}"
             span = f"{row['low']:+.2f} to {row['high']:+.2f}"
-            rows.append(f"| {row['a']} ~ {row['b']} | {row['r']:+.2f} | {span} | {p_val} | {row['n_runs']} |")
+            tests = f"{_p(row['p_holm'])} | {_p(row['p_said'])} | {'yes' if row['clear'] else 'no'}"
+            rows.append(f"| {row['a']} ~ {row['b']} | {row['r']:+.2f} | {span} | {tests} | {row['n_runs']} |")
     rest = len(table) - told
-    return "\n".join(rows) + (f"\n\nThe other {rest} pairs: |r| below {least:g}." if rest else "")
+    legend = (
+        "*p over pairs*: Holm's adjustment. *p of the verdict*: beyond noise of the in-domain set, adjusted over all"
+    )
+    text = [f"The other {rest} pairs: |r| below {least:g}."] if rest else []
+    return (
+        "\n".join(rows)
+        + "\n\n"
+        + " ".join([*text, f"{legend} [tests reported](../statistics.md#intervals-and-tests)."])
+    )
 
 
 def one(analysis: Analysis, a: str, b: str, within: str = "run") -> str:
@@ -71,9 +82,31 @@ def index() -> Blocks:
     rows = ["| finding | question | answer |", "|---|---|---|"]
     for name, finding in findings().items():
         page = f"findings/{name}.md" if (PAGES / f"{name}.md").is_file() else f"{name}.md"
-        short = " ".join(verdict.short for verdict in oo.analyse(name).verdicts)
+        told = oo.analyse(name).verdicts
+        short = told[0].short if len(told) == 1 else " ".join(f"*{_group(one)}*: {one.short}" for one in told)
+        if finding.packed:
+            short = f"By accuracy: {short} {_by_auc(name)}"
         rows.append(f"| [`{name}`]({page}) | {finding.question} | {short} |")
     return {"index": "\n".join(rows)}
+
+
+def _by_auc(name: str) -> str:
+    """How many pairs the verdict counts by AUC, which does not know how often an answer is given."""
+    analysis = oo.analyse(name, metric="auc")
+    table = analysis.result.table
+    pairs = table[table["within"] == "pooled"]
+    by = [str(column) for column in pairs.columns[: list(pairs.columns).index("a")]]
+    counted = [
+        f"{row['a']} ~ {row['b']} in *{', '.join(str(row[column]) for column in by)}*"
+        for row in pairs[pairs["clear"]].to_dict("records")
+    ]
+    named = f" ({'; '.join(counted)})" if counted else ""
+    verb = "is" if len(counted) == 1 else "are"
+    return f"By AUC, of the {len(pairs)} pairs of all groups, pooled, {len(counted)} {verb} counted{named}."
+
+
+def _group(verdict: Verdict) -> str:
+    return ", ".join(verdict.group.values())
 
 
 def bert_hans() -> Blocks:
@@ -96,17 +129,46 @@ def olmo() -> Blocks:
         "14 steps, spaced by their logarithm": (spaced(table, 14, True), "pooled"),
         "14 steps, spaced evenly": (spaced(table, 14, False), "pooled"),
         "all steps": (table, "pooled"),
+        "the last 80 % of the steps": (late, "pooled"),
+        "all steps, within runs": (table, "run"),
         "the last 80 % of the steps, within runs": (late, "run"),
     }
-    rows = [(name, one(oo.analyse(kept, **chosen), "arc_challenge", "piqa", way)) for name, (kept, way) in ways.items()]
+    rows = []
+    for name, (kept, way) in ways.items():
+        analysis = oo.analyse(kept, **chosen)
+        rows.append((name, f"{one(analysis, 'arc_challenge', 'piqa', way)} | {_counted(analysis, way)}"))
+    head = ["| steps evaluated | ARC-challenge ~ PIQA, given HellaSwag | counted by the verdict |", "|---|---|---|"]
     answer = _sensitivity("olmo")
     said = " ".join(answer.sentences) + _arc_and_piqa(answer)
     return {
-        "olmo": _rows("steps evaluated", "ARC-challenge ~ PIQA, given HellaSwag", rows),
+        "olmo": "\n".join([*head, *(f"| {a} | {b} |" for a, b in rows)]),
         "olmo-pairs": _said(everything) + pairs(everything, least=0.3),
         "olmo-levels": _levels_of_olmo(table),
+        "olmo-unit": _units(everything, oo.analyse("olmo", unit="size")),
         "olmo-sensitivity": said,
     }
+
+
+def _units(*analyses: Analysis) -> str:
+    """What becomes of all pairs under one unit and another."""
+    columns = "significant | in doubt | counted"
+    rows = [f"| unit | units | pooled: {columns} | within runs: {columns} |"]
+    rows += ["|---|" + "---:|" * 7]
+    for analysis in analyses:
+        cells = [str(analysis.result.settings["unit"] or "run"), str(analysis.result.table["n_units"].max())]
+        for way in ("pooled", "run"):
+            own = analysis.result.table[analysis.result.table["within"] == way]
+            cells += [str(count) for count in ((own["p_holm"] < 0.05).sum(), in_doubt(own).sum(), own["clear"].sum())]
+        rows.append(f"| {' | '.join(cells)} |")
+    legend = "*Significant*: after Holm's adjustment over the pairs. *In doubt*: another explanation is named."
+    return "\n".join([*rows, "", legend])
+
+
+def _counted(analysis: Analysis, within: str) -> str:
+    """Whether the verdict counts the only pair, and if not, why."""
+    table = analysis.result.table
+    row = table[table["within"] == within].iloc[0]
+    return "yes" if row["clear"] else f"no, may be due to {DUE[row['doubt']]}" if row["doubt"] else "no"
 
 
 def _levels_of_olmo(table: pd.DataFrame) -> str:
@@ -184,8 +246,8 @@ def _arc_and_piqa(found: Answer) -> str:
     row = rows[(rows["a"] == "arc_challenge") & (rows["b"] == "piqa")].iloc[0]
     return (
         f" arc_challenge ~ piqa: {row['r']:+.2f} by default, {row['lowest']:+.2f} by {row['lowest_by']},"
-        f" {row['highest']:+.2f} by {row['highest_by']}; clear with the sign of the default in {row['same_clear']},"
-        f" of the other sign in {row['other_sign']}."
+        f" {row['highest']:+.2f} by {row['highest_by']}; significant with the sign of the default in"
+        f" {row['same_clear']}; of the other sign in {row['other_sign']}, {row['other_clear']} of them significant."
     )
 
 
@@ -202,13 +264,13 @@ def _rows(first: str, second: str, rows: Iterable[tuple[str, str]]) -> str:
 
 
 def _coverage(found: dict[str, Any]) -> str:
-    head = "| runs drawn | as given, % | finite population, % | lowest and highest pair, % | half width |"
+    head = "| runs drawn | draws | as given, % | finite population, % | lowest and highest pair, % | half width |"
     rows = [
-        f"| {size} | {100 * c['covered']:.1f} | {100 * c['covered_finite']:.1f} | {100 * c['lowest_pair']:.1f} to "
-        f"{100 * c['highest_pair']:.1f} | {c['half_width']:.2f} |"
+        f"| {size} | {c['draws']:,} | {100 * c['covered']:.1f} | {100 * c['covered_finite']:.1f} | "
+        f"{100 * c['lowest_pair']:.1f} to {100 * c['highest_pair']:.1f} | {c['half_width']:.2f} |"
         for size, c in found["cells"].items()
     ]
-    return "\n".join([head, "|---|---|---|---|---|", *rows])
+    return "\n".join([head, "|---|---|---|---|---|---|", *rows])
 
 
 NUMBERS: dict[Path, Callable[[], Blocks]] = {
@@ -239,8 +301,7 @@ def _pythia_figure() -> Figure:
 
 
 def _olmo_figure() -> Figure:
-    answer = oo.analyse("olmo", sensitivity=True, test_sets=["arc_challenge", "piqa"]).answers["sensitivity"]
-    return plot_specifications(answer)[0][0]
+    return plot_specifications(_sensitivity("olmo"), ("arc_challenge", "piqa"))[0][0]
 
 
 def _clip_figure(how: str) -> Figure:

@@ -18,12 +18,13 @@ CATEGORIES = {"Lexical": "lexical overlap", "Subseq": "subsequence", "Constituen
 LABELS = {"e": "entailed", "n": "non-entailed", "entailed": "entailed", "nonent": "non-entailed"}
 PYTHIA_SIZES = {"lambada_openai": 5153, "piqa": 1838, "winogrande": 1267, "wsc": 104, "arc_easy": 2376}
 PYTHIA_SIZES |= {"arc_challenge": 1172, "sciq": 1000, "logiqa": 651}
+CHOICES = {"piqa": 2, "winogrande": 2, "wsc": 2, "arc_easy": 4, "arc_challenge": 4, "sciq": 4, "logiqa": 4}
 
 
 def bert_hans(folder: Path) -> pd.DataFrame:
     """100 BERTs: MNLI, six categories of HANS (heuristic x label), and their 30 subcases."""
     wide = pd.read_csv(folder / "berts_of_a_feather.csv")
-    parts = [_column(wide, "MNLI dev acc.", "mnli", 9815, role="in_domain")]
+    parts = [_column(wide, "MNLI dev acc.", "mnli", 9815, role="in_domain", chance=1 / 3)]
     for heading, heuristic in CATEGORIES.items():
         for label in ("entailed", "nonent"):
             name = f"{heuristic}, {LABELS[label]}"
@@ -37,7 +38,7 @@ def bert_hans(folder: Path) -> pd.DataFrame:
 
 
 def _column(
-    wide: pd.DataFrame, column: str, name: str, n: int, *, role: str = "ood", slice_of: str = ""
+    wide: pd.DataFrame, column: str, name: str, n: int, *, role: str = "ood", slice_of: str = "", chance: float = 0.5
 ) -> pd.DataFrame:
     return pd.DataFrame(
         {
@@ -47,6 +48,7 @@ def _column(
             "n": n,
             "role": role,
             "slice_of": slice_of or None,
+            "chance": chance,
         }
     )
 
@@ -55,6 +57,7 @@ def pythia(folder: Path) -> pd.DataFrame:
     """Zero-shot accuracy through pretraining; `size` is what runs share that are not independent."""
     table = pd.read_csv(folder / "pythia_evals.csv")
     table = table[table["prompting"] == "zero-shot"].drop_duplicates(["version", "model", "step", "task"])
+    chance = 1 / table["task"].map(CHOICES)
     size = table["model"].str.removesuffix("-deduped").str.removesuffix("-bf16")
     return pd.DataFrame(
         {
@@ -65,6 +68,7 @@ def pythia(folder: Path) -> pd.DataFrame:
             "value": table["acc"],
             "n": table["task"].map(PYTHIA_SIZES),
             "role": table["task"].eq("lambada_openai").map({True: "in_domain", False: "ood"}),
+            "chance": chance.fillna(0.0),  # LAMBADA: any word
             "train_set": "the Pile",
             "metric": "accuracy",
         }
@@ -88,7 +92,8 @@ def timm(folder: Path) -> pd.DataFrame:
     table = pd.read_csv(folder / "timm_imagenet_6sets.csv").dropna(subset=["value"])
     complete = table.groupby("run")["test_set"].transform("nunique") == table["test_set"].nunique()
     architecture = table["run"].str.extract(r"^(?:tf_)?([a-z]+)", expand=False)  # tf_efficientnet_b0.in1k: efficientnet
-    return table.assign(metric="accuracy", architecture=architecture)[complete]
+    chance = table["role"].map({"in_domain": 1 / 1000})  # some of the other sets have fewer classes
+    return table.assign(metric="accuracy", architecture=architecture, chance=chance)[complete]
 
 
 MADE = {"bert-hans": bert_hans, "pythia": pythia, "olmo": olmo, "clip": clip, "timm": timm}

@@ -27,11 +27,10 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "smollm2-nli.md"
 SIGNIFICANT = 0.05  # after Holm's adjustment over the pairs of a group
 MODELS = {"smollm2-135m-q4": "SmolLM2", "gemma3-270m-q4": "Gemma 3"}
+TRAIN_SETS = ("snli", "mnli")
 COUNTS = ROOT / "studies" / "smollm2-nli" / "counts.json"
-STUDY = COUNTS.with_name("snli.toml")
 RESULTS = ROOT / "benchmarks" / "results.json"
 PACKED = ROOT / "src" / "oodles" / "api" / "published" / "smollm2-nli.oodles.zip"
-BEGUN = COUNTS.with_name("mnli.oodles.zip")  # the second part, as far as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +54,12 @@ class Group:
 
 
 @cache
-def analysed(metric: str, packed: Path = PACKED) -> Analysis:
-    """A packed study by one metric, as a user gets it."""
-    return oo.analyse(packed, metric=metric)
+def analysed(metric: str) -> Analysis:
+    """The packed study by one metric, as a user gets it."""
+    return oo.analyse(PACKED, metric=metric)
 
 
-GROUPS = [Group(model, "snli") for model in MODELS]
-FURTHER = [Group("smollm2-135m-q4", "mnli")]  # in BEGUN
+GROUPS = [Group(model, train_set) for train_set in TRAIN_SETS for model in MODELS]
 
 
 def summary(groups: Sequence[Group], accuracy: Analysis, auc: Analysis, table: pd.DataFrame) -> str:
@@ -112,7 +110,7 @@ def pair_rows(groups: Sequence[Group], accuracy: Analysis, auc: Analysis, within
 
 
 def _cell(row: pd.Series) -> str:
-    star = "\\*" if row["p_holm"] < SIGNIFICANT else ""
+    star = "\\*" if row["clear"] else ""
     return f"{_number(row['r'])}{star} ({_span(row['low'], row['high'])})"
 
 
@@ -180,37 +178,45 @@ def _stability(records: pd.DataFrame) -> tuple[float, float]:
 
 
 def count() -> None:
-    """Tokens and arithmetic of one run, as the dry run counts them."""
+    """Tokens and arithmetic of a run of each group, as the dry run counts them."""
     from oodles.study.budget import budget_of, rows
     from oodles.study.grid import expand
     from oodles.study.load import load_study
 
-    each = rows(budget_of(expand(load_study(STUDY))))[0].each
     kept = ("prompts", "prompt_tokens", "computed_tokens", "training_tokens", "arithmetic")
-    COUNTS.write_text(json.dumps({name: getattr(each, name) for name in kept}, indent=1) + "\n")
+    counts = {}
+    for train_set in TRAIN_SETS:
+        for row in rows(budget_of(expand(load_study(COUNTS.with_name(f"{train_set}.toml"))))):
+            model, trained_on, *_ = row.group
+            counts[Group(model, trained_on).name] = {name: getattr(row.each, name) for name in kept}
+    COUNTS.write_text(json.dumps(counts, indent=1) + "\n")
 
 
 def cost(study: Path) -> str:
-    """What the finished runs cost, and what the published study's way of scoring would have cost."""
+    """What a run of each group cost, and what the published study's way of scoring would have cost."""
     counts, ratio = json.loads(COUNTS.read_text()), json.loads(RESULTS.read_text())["scoring"]["ratio_study"]
-    done = [json.loads(file.read_text())["seconds"] / 60 for file in sorted(study.glob("runs/*/done.json"))]
+    columns = [_costs(group, study, counts[group.name], ratio) for group in GROUPS]
+    head = [f"{MODELS[group.model]}, {group.train_set}" for group in GROUPS]
+    rows = [f"| a run of | {' | '.join(head)} |", "|---|" + "---:|" * len(head)]
+    return "\n".join(rows + [f"| {name} | {' | '.join(each[name] for each in columns)} |" for name in columns[0]])
+
+
+def _costs(group: Group, study: Path, counts: dict[str, float], ratio: float) -> dict[str, str]:
+    finished = sorted(study.glob(f"runs/{group.model}_{group.train_set}_*/done.json"))
+    minutes = [json.loads(file.read_text())["seconds"] / 60 for file in finished]
     share = counts["computed_tokens"] / (counts["computed_tokens"] + 2 * counts["training_tokens"])
-    longer = 1 + share * (ratio - 1)
-    rows = [
-        "| | per run of SmolLM2 on SNLI |",
-        "|---|---:|",
-        f"| wall time, {len(done)} runs of both models, nearly all on one core of a busy machine |"
-        f" {np.mean(done):.0f} min ({min(done):.0f} to {max(done):.0f}) |",
-        f"| prompts scored | {counts['prompts']:,} |",
-        f"| tokens of these prompts | {counts['prompt_tokens']:,} |",
-        f"| tokens computed to score them | {counts['computed_tokens']:,} |",
-        f"| tokens trained on | {counts['training_tokens']:,} |",
-        f"| arithmetic | {counts['arithmetic'] / 1e12:,.0f} TFLOP |",
-        f"| share of evaluation (a trained token counts twice: backward, too) | {share:.0%} |",
-        f"| with the published study's way of scoring, {ratio:.1f} times the time ([benchmark](performance.md)) |"
-        f" {longer:.1f} times the whole |",
-    ]
-    return "\n".join(rows)
+    return {
+        "wall time, one core": f"{np.mean(minutes):.0f} min ({min(minutes):.0f} to {max(minutes):.0f})",
+        "prompts scored": f"{counts['prompts']:,}",
+        "tokens of these prompts": f"{counts['prompt_tokens']:,}",
+        "tokens computed to score them": f"{counts['computed_tokens']:,}",
+        "tokens trained on": f"{counts['training_tokens']:,}",
+        "arithmetic": f"{counts['arithmetic'] / 1e12:,.0f} TFLOP",
+        "share of evaluation (a trained token counts twice: backward, too)": f"{share:.0%}",
+        f"with the published study's way of scoring, {ratio:.1f} times the time ([benchmark](performance.md))": (
+            f"{1 + share * (ratio - 1):.1f} times the whole"
+        ),
+    }
 
 
 def blocks() -> Blocks:
@@ -221,16 +227,17 @@ def blocks() -> Blocks:
         made = {"cost": cost(study)}
     records["correct"] = records["correct"].astype(float)
     made["summary"] = summary(GROUPS, accuracy, auc, table)
-    made |= _part("snli", GROUPS, table, accuracy, auc)
-    made |= _part("mnli", FURTHER, oo.read_runs(BEGUN), analysed("accuracy", BEGUN), analysed("auc", BEGUN))
+    for train_set in TRAIN_SETS:
+        made |= _part(train_set, table, accuracy, auc)
     made["behaviour"] = behaviour(GROUPS, accuracy, records)
-    made["across"] = _across(["model"])
+    made["across-model"] = _across("model")
+    made["across-train-set"] = _across("train_set")
     return made
 
 
-def _part(train_set: str, groups: Sequence[Group], table: pd.DataFrame, accuracy: Analysis, auc: Analysis) -> Blocks:
+def _part(train_set: str, table: pd.DataFrame, accuracy: Analysis, auc: Analysis) -> Blocks:
     """What was found with one train set."""
-    assert len(groups) == len(table[["model", "train_set"]].drop_duplicates())
+    groups = [group for group in GROUPS if group.train_set == train_set]
     made = {f"{train_set}-{within}": pair_rows(groups, accuracy, auc, within) for within in ("pooled", "run")}
     for group in groups:
         made[f"{group.name}-levels"] = levels(group.of(table))
@@ -244,11 +251,11 @@ def _verdicts(group: Group, accuracy: Analysis, auc: Analysis) -> str:
     return "\n\n".join(said)
 
 
-def _across(factors: Sequence[str]) -> str:
-    """Whether it depends on the model or on the train set, by accuracy and by AUC."""
+def _across(factor: str) -> str:
+    """Whether it depends on the model, or on the train set, by accuracy and by AUC."""
     said = []
     for metric, begin in (("accuracy", ""), ("auc", "By AUC: ")):
-        claim = oo.analyse(PACKED, metric=metric, across=factors).claim
+        claim = oo.analyse(PACKED, metric=metric, across=(factor,)).claim
         assert claim is not None
         said += [f"> {begin}{sentence}" for sentence in claim.sentences]
     return "\n\n".join(said)

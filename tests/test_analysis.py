@@ -202,3 +202,9 @@ def test_json_has_a_verdict_for_every_group_that_the_sentence_counts(tmp_path: P
     assert found["verdict"].startswith("2 groups, each by itself")
     assert [verdict["group"]["model"] for verdict in found["verdicts"]] == ["m", "n"]
     assert found["verdicts"][1]["sentence"].startswith("Nothing to compare")
+    assert oodles("analyse", tmp_path / "two.csv", "--out", tmp_path / "results").returncode == 0
+    kept = json.loads((tmp_path / "results" / "results.json").read_text())
+    assert kept["verdicts"] == found["verdicts"]
+    again = read_results(tmp_path / "results")
+    assert [verdict.group["model"] for verdict in again.verdicts] == ["m"]
+    assert [verdict.group["model"] for verdict in again.every_verdict] == ["m", "n"]

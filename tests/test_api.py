@@ -115,6 +115,10 @@ def test_what_is_no_source_is_refused_in_one_line(tmp_path: Path) -> None:
         ({"in_domain": 3}, "in_domain is 3, expected a name or a list of names"),
         ({"test_sets": [3]}, r"test_sets is \[3\], expected a name or a list of names"),
         ({"method": 1}, "method is 1, expected text"),
+        ({"exact": "no"}, "exact is 'no', expected True or False"),
+        ({"n": 200}, r"n is 200, expected examples by test set: \{'mnli': 9815\}"),
+        ({"n": {5: 200}}, "n names test set 5; expected its name as text"),
+        ({"n": {"a": 10**400}}, "n of a is 1000"),
     ],
 )
 def test_an_option_of_a_wrong_type_is_refused_by_its_name(options: dict[str, object], told: str) -> None:

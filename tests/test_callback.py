@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,10 @@ def test_their_training_is_not_changed_and_ours_is_recorded(tmp_path: Path, toy_
     assert set(table.model) == {"their-model"}
     assert set(table[table.test_set == "home"].role) == {"in_domain"}
     assert len(read_records(tmp_path / "study")) == 3 * (16 + 11 + 14)
-    assert [f.status for f in run_folders(tmp_path / "study")] == ["done"]
+    (folder,) = run_folders(tmp_path / "study")
+    assert folder.status == "done"
+    said = re.findall(r"step (\d)/6  loss (\S+)", folder.log.read_text())
+    assert said == [("0", "-"), ("2", "-"), ("6", "-")]  # the Trainer logs the loss of a step after its evaluation
 
 
 class Fails(TrainerCallback):

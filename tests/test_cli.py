@@ -157,6 +157,39 @@ def test_options_about_chance_and_shared_points(scores: Path) -> None:
         assert message in done.stderr
 
 
+def test_examples_of_a_test_set_are_told_where_a_table_has_no_n(tmp_path: Path) -> None:
+    """The plainest table, one column per test set: without n noise of the in-domain set could be all there is."""
+    from test_correlate import simulated
+
+    long = simulated(runs=9, rho=0.9, level=0.0)
+    long.drop(columns=["role", "n"]).to_csv(tmp_path / "long.csv", index=False)
+    wide = long.pivot_table(index=["run", "step"], columns="test_set", values="value").reset_index()
+    wide.to_csv(tmp_path / "wide.csv", index=False)
+    for name in ("long.csv", "wide.csv"):
+        silent = oodles("analyse", tmp_path / name, "--in-domain", "mnli")
+        assert "noise of the in-domain set, which is not known" in " ".join(silent.stdout.split())
+        assert "missing (--n mnli=2000 if that is it, as its scores suggest)" in " ".join(silent.stdout.split())
+        assert not any(
+            pair["clear"]
+            for pair in json.loads(oodles("analyse", tmp_path / name, "--in-domain", "mnli", "--json").stdout)["pairs"]
+        )
+        for option in (["--n", "mnli=2000"], ["--exact"]):
+            done = oodles("analyse", tmp_path / name, "--in-domain", "mnli", *option, "--json")
+            assert all(pair["clear"] for pair in json.loads(done.stdout)["pairs"])
+        assert "taken as exact" in done.stdout  # of --exact
+    for given, told in (
+        (["mnli"], "--n mnli: expected TEST_SET=NUMBER, such as --n snli=9842"),
+        (["mnli=1e3"], "--n mnli=1e3: expected TEST_SET=NUMBER"),
+        (["mnli=0"], "n of mnli is 0; expected its number of examples"),
+        (["mnlj=9"], "choose another --n (did you mean 'mnli'?)"),
+        (["mnli=9", "mnli=8"], "--n mnli=8: mnli has 9 examples already; give one number"),
+    ):
+        options = [text for one in given for text in ("--n", one)]
+        done = oodles("analyse", tmp_path / "long.csv", "--in-domain", "mnli", *options)
+        assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1)
+        assert told in done.stderr
+
+
 def test_a_run_without_a_step_has_none_in_its_status(toy_study: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert oodles("run", toy_study, "--out", out, "--only", "*_0_8").returncode == 0

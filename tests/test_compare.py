@@ -78,6 +78,21 @@ def test_what_cannot_be_compared_says_so(studies: dict[str, Path], tmp_path: Pat
     assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1)
 
 
+def test_studies_that_do_not_tell_n_are_compared_as_exact_or_with_it(studies: dict[str, Path], tmp_path: Path) -> None:
+    for name in ("first", "other"):
+        table = pd.read_csv(studies[name])
+        table.assign(n=table["n"].mask(table["test_set"] == "mnli")).to_csv(tmp_path / f"{name}.csv", index=False)
+    two = tmp_path / "first.csv", tmp_path / "other.csv"
+    silent = compare(*two, method="linear")
+    assert "cannot be told" in silent.sentences[0]
+    for options in ({"exact": True}, {"n": {"mnli": 100_000}}):
+        assert compare(*two, method="linear", **options).sentences[0].startswith("Depends on the study: yes.")
+    known = compare(studies["first"], studies["other"], method="probit-linear", exact=True)  # n is there: not exact
+    assert "cannot be told" in known.sentences[0]
+    done = oodles("compare", *two, "--method", "linear", "--n", "mnli=100000")
+    assert done.stdout.startswith("Depends on the study: yes."), done.stderr
+
+
 def test_studies_without_a_pair_to_compare_get_their_sentence(studies: dict[str, Path], tmp_path: Path) -> None:
     table = pd.read_csv(studies["again"])
     table[table["step"] == table["step"].max()].to_csv(tmp_path / "last.csv", index=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -57,7 +58,10 @@ def test_quick_demo_without_a_network(tmp_path: Path, tiny_model: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stderr
     assert "the numbers mean nothing" in done.stderr
-    assert "100 BERTs on HANS: It depends on the pair" in done.stderr  # something true to look at meanwhile
+    opening, _, _ = done.stderr.partition("\nReport, to look at while the demo runs: ")  # something true meanwhile
+    assert "100 BERTs on HANS, published runs:\nIt depends on the pair: of 15 pairs" in opening
+    assert "\n - Move apart: " in opening
+    assert max(map(len, opening.partition("published runs:")[2].splitlines())) <= 80
     assert "<h1>100 BERTs on HANS</h1>" in (tmp_path / "bert-hans.html").read_text()
     found = json.loads(done.stdout)
     page = (tmp_path / "q" / "report.html").read_text()
@@ -159,6 +163,19 @@ def test_the_page_shows_all_repetitions() -> None:
     assert repetitions.kept("first_round") == [1, 2, 3]
     for name, text in repetitions.blocks().items():
         assert f"<!-- {name}: begin -->\n\n{text}\n<!-- {name}: end -->" in page
+
+
+def test_the_prose_on_half_the_rows_is_what_was_computed() -> None:
+    """If this fails on purpose (python -m benchmarks.demo --power), read the paragraph again."""
+    found = json.loads((repetitions.KEPT / "power.json").read_text())["halves"].values()
+    page = " ".join(repetitions.PAGE.read_text().split())
+    assert max(abs(one["r_half"] - one["r"]) for one in found) < 0.03
+    assert f"a half has {min(one['least'] for one in found)} to {max(one['most'] for one in found)} clear pairs" in page
+    more = [one["half"] > one["all"] for one in found]
+    assert (sum(more), len(more)) == (2, 3)
+    less = sorted(f"{one['r_half'] - one['r_apart']:.2f}"[1:] for one in found)
+    assert f"they are {less[0]} to {less[-1]} smaller than with one half" in page
+    assert not re.search(r"\| 0\.000 ", page)
 
 
 def test_the_demo_fits_its_budget(smollm2_tokenizer: object) -> None:

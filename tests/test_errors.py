@@ -44,6 +44,9 @@ def test_a_missing_extra_names_its_install_line() -> None:
 
 def test_the_nearest_name_is_offered_or_a_few() -> None:
     assert nearest("hanz", ["hans", "snli"]) == "did you mean 'hans'?"
+    assert nearest("snli", ["SNLI", "mnli"]) == nearest("SNLI", ["SNLI", "mnli"]) == "did you mean 'SNLI'?"
+    assert nearest("snli", ["SNLI (ID)", "mnli", "anli"]) == "did you mean 'SNLI (ID)'?"
+    assert nearest("SNLI_acc", ["snli_accc", "mnli"]) == "did you mean 'snli_accc'?"
     assert nearest("x", ["b", "a"]) == "known: a, b"
     assert nearest("x", []) == "known: none"
     assert nearest("x", [f"n{i}" for i in range(10)]).endswith(" and 2 more")

@@ -146,7 +146,24 @@ def test_the_smallest_difference_that_scores_can_show():
     values, unknown = np.array([0.25, 0.5, 0.75]), np.full(3, np.nan)
     assert resolution(values, np.full(3, 400.0)) == 1 / 400
     assert resolution(values, unknown) == 0.01
-    assert resolution(np.array([0.1, 1 / 3, 0.5]), unknown) == 0
+    assert resolution(np.array([0.1, 1 / np.e, 0.5]), unknown) == 0
+    assert resolution(np.array([0.1, 1 / 3, 0.5]), unknown) == 0  # of how many examples these are shares is not told
+
+
+@pytest.mark.parametrize("n", [16, 96, 100, 128, 277, 400, 2048, 6605])
+def test_scores_without_n_that_are_shares_of_examples_differ_by_one_example(n):
+    draw, unknown = np.random.default_rng(0), np.full(80, np.nan)
+    shares = draw.permutation(np.arange(80) % n) / n
+    assert resolution(shares, unknown) == pytest.approx(1 / n)
+    assert resolution(shares.round(9), unknown) == pytest.approx(1 / n)
+    if n < 3000:
+        assert resolution(shares.astype(np.float32).astype(float), unknown) == pytest.approx(1 / n)
+    assert resolution(draw.random(80), unknown) == 0
+    assert resolution(draw.random(80).astype(np.float32).astype(float), unknown) == 0
+
+
+def test_percentages_show_a_whole_example():
+    values = np.array([0.25, 0.5, 0.75])
     assert resolution(100 * values, np.full(3, 400.0)) == 1  # percentages
 
 

@@ -6,8 +6,10 @@ import json
 import os
 import re
 import time
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from benchmarks import real_study
@@ -18,6 +20,9 @@ from PIL import Image
 import oodles as oo
 from conftest import missing, oodles
 from oodles.api.findings import findings
+from oodles.show import canvas
+from oodles.show.answers import plot_specifications
+from oodles.stats.longtable import chance_level
 
 
 def pair(analysis: object, a: str, b: str) -> pd.Series:
@@ -31,15 +36,22 @@ def rounded(row: pd.Series) -> tuple[float, float, float]:
     return (round(row.r, 2), round(row.low, 2), round(row.high, 2))
 
 
+def _filled(table: pd.DataFrame) -> pd.DataFrame:
+    """Missing text as no text; Parquet may give it back as another kind of nothing."""
+    return table.fillna(dict.fromkeys(table.select_dtypes(["object", "str"]), ""))
+
+
 def test_every_finding_has_its_figures_its_source_and_its_licence() -> None:
     assert set(findings()) == {*MADE, "smollm2-nli"}
     for finding in findings().values():
         assert finding.source.startswith("https://") or finding.packed
         assert finding.licence in ("MIT", "Apache-2.0")
         assert finding.citation in finding.provenance or finding.packed
+        assert finding.packed or finding.provenance.startswith("published scores: ")
         table = finding.table()
         assert set(table.role) == {"in_domain", "ood"}
         assert table.value.between(0, 1).all()
+        assert np.isfinite(chance_level(table, table.test_set[table.role == "in_domain"].iloc[0], "accuracy"))
 
 
 @pytest.mark.parametrize("name", sorted(MADE))
@@ -50,7 +62,7 @@ def test_the_shipped_figures_are_the_published_ones(name: str) -> None:
     made = MADE[name](folder).reset_index(drop=True)
     finding = findings()[name]
     made = made[made.step >= finding.first_step].reset_index(drop=True)
-    pd.testing.assert_frame_equal(finding.table().fillna(""), made.fillna(""), check_dtype=False)
+    pd.testing.assert_frame_equal(_filled(finding.table()), _filled(made), check_dtype=False)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +113,37 @@ def test_a_finding_tells_the_test_sets_that_its_own_analysis_leaves_out() -> Non
     assert len(findings()["bert-hans"].further_sets()) == 30
     assert "--test-set takes, too: ce_adverb, " in oodles("findings", "bert-hans").stdout
     assert "--test-set" not in oodles("findings", "timm").stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "other", "said"),
+    [
+        ("clip", {"shared_start": "drop"}, {"shared_start": "keep"}, "runs of one model share their step 0, which is"),
+        ("pythia", {"unit": "size"}, {"unit": "run"}, "the unit is the size"),
+    ],
+    ids=["clip", "pythia"],
+)
+def test_a_remark_on_an_option_is_told_only_where_the_option_is_the_findings_own(
+    name: str, option: dict[str, str], other: dict[str, str], said: str
+) -> None:
+    assert all(any(said in note for note in oo.analyse(name, **asked).notes) for asked in ({}, option))
+    assert not any(said in note for note in oo.analyse(name, **other).notes)
+    assert said in oodles("findings", name).stdout
+
+
+def test_remarks_are_on_options_that_their_finding_has() -> None:
+    for finding in findings().values():
+        assert {*finding.option_remarks} <= {*finding.given({})}
+
+
+def test_the_remark_on_clip_is_what_its_intervals_say() -> None:
+    kept, dropped = (
+        pair(oo.analyse("clip", shared_start=how, within=["run"]), "ImageNetA", "ImageNetR") for how in ("keep", "drop")
+    )
+    assert kept.low > 0.8
+    assert dropped.low < 0 < dropped.high
+    remark = "with it ImageNetA and ImageNetR are closely related within runs, without it that cannot be told"
+    assert remark in findings()["clip"].option_remarks["shared_start"]
 
 
 def test_what_is_known_of_the_hundred_berts() -> None:
@@ -190,6 +233,61 @@ def test_the_figures_of_the_pages_show_the_shipped_tables(path: Path) -> None:
     assert kept["numbers"] == pytest.approx(now["numbers"], abs=0.003)
 
 
+def test_the_remark_on_relabelled_images_is_told_and_the_pair_is_one_that_is_counted() -> None:
+    analysis = oo.analyse("timm")
+    assert pair(analysis, "imagenet-real", "imagenet-v2").clear
+    assert any("no OOD set in the strict sense" in note for note in analysis.notes)
+    assert "no OOD set in the strict sense" in (PAGES / "timm.md").read_text()
+
+
+def test_the_clip_page_says_why_the_pooled_pair_is_not_counted() -> None:
+    table = oo.analyse("clip").result.table
+    row = table[(table["a"] == "ImageNetA") & (table["b"] == "ImageNetR") & (table["within"] == "pooled")].iloc[0]
+    assert (row.clear, row.doubt) == (False, "")
+    told = f"adjusted over all {len(table)} tests reported, p = {row.p_said:.3f}.".replace("0.", ".", 1)
+    assert told in " ".join((PAGES / "clip.md").read_text().split())
+
+
+@pytest.mark.parametrize("name", ["pythia", "olmo", "clip", "timm"])
+def test_the_commands_of_a_page_are_valid_and_give_every_block(name: str) -> None:
+    text = (PAGES / f"{name}.md").read_text()
+    commands = [line.partition("#")[0].split()[1:] for line in re.findall(r"^oodles .*$", text, re.MULTILINE)]
+    asked = {word for command in commands for word in command if word.startswith("--")}
+    assert ["analyse", name, "--sensitivity"] in commands
+    assert ("--unit" in asked) == (name != "clip")
+    assert ("--method" in asked) == (name == "timm")
+    for command in commands:
+        if command[0] == "analyse" and not {"--across", "--sensitivity"} & {*command}:
+            options = {"--unit": "unit", "--method": "method", "--shared-start": "shared_start"}
+            given = {options[a]: b for a, b in pairwise(command) if a in options}
+            assert len(oo.analyse(name, **given).result.table)
+
+
+def test_the_code_of_the_olmo_page_gives_the_numbers_of_its_table() -> None:
+    text = (PAGES / "olmo.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    names: dict[str, pd.DataFrame] = {}
+    exec(code, names)
+    for chosen, told in (("spaced", "14 steps, spaced by their logarithm"), ("late", "the last 80 % of the steps")):
+        found = oo.analyse(names[chosen], by="none", test_sets=["arc_challenge", "piqa"]).result.table
+        row = found[found["within"] == "pooled"].iloc[0]
+        assert f"| {told} | {row.r:+.2f} [{row.low:+.2f}, {row.high:+.2f}] |" in text
+
+
+def test_the_olmo_page_colours_its_pair_as_all_pairs_are_adjusted() -> None:
+    """The default is drawn orange whether significant or not; the page says which."""
+    answer = oo.analyse("olmo", sensitivity=True).answers["sensitivity"]
+    every = answer.tables["sensitivity"]
+    own = every[(every["a"] == "arc_challenge") & (every["b"] == "piqa")]
+    default = own[own["default"]].iloc[0]
+    assert default["p_holm"] > 0.05
+    assert "the orange square, which is not significant" in (PAGES / "olmo.md").read_text()
+    assert "adjusted over all 66 pairs" in (PAGES / "olmo.md").read_text()
+    ((figure, _),) = plot_specifications(answer, ("arc_challenge", "piqa"))
+    colours = [line.get_color() for line in figure.axes[0].lines if line.get_marker() == "o"]
+    assert colours.count(canvas.OOD) == (own["p_holm"] < 0.05).sum() == 15
+
+
 def test_every_finding_has_a_page_with_question_command_figure_table_and_limits() -> None:
     for name, finding in findings().items():
         page = PAGE.with_name(f"{name}.md") if finding.packed else PAGES / f"{name}.md"
@@ -211,3 +309,14 @@ def test_the_numbers_of_the_readme() -> None:
     told = f"(r = {first.r:.2f}); of a third this cannot be told ({second.r:.2f}, interval {second.low:.2f} to"
     told += f" {second.high:.2f})"
     assert told.replace("0.", ".") in " ".join((PAGE.parent.parent / "README.md").read_text().split())
+
+
+def test_the_evidence_has_the_coverage_on_real_runs() -> None:
+    cells = json.loads((Path(__file__).parent.parent / "benchmarks" / "results.json").read_text())["real_coverage"][
+        "cells"
+    ]
+    assert list(cells) == ["9", "18", "30"]
+    shares = {key: [f"{100 * cell[key]:.1f}" for cell in cells.values()] for key in ("covered", "covered_finite")}
+    page = " ".join((Path(__file__).parent.parent / "docs" / "statistics-evidence.md").read_text().split())
+    plain, finite = (f"{', '.join(texts[:2])} and {texts[2]} %" for texts in shares.values())
+    assert f"{plain} of the intervals cover the value of all 100, and {finite} once" in page

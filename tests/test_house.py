@@ -32,7 +32,6 @@ ELSEWHERE = {  # module or package -> where it is tested instead, and why
     "show.suites": "what `oodles suites` and `oodles check` print: test_audit, test_nli",
     "show.notebook": "what print() and Jupyter show: test_display",
     "stats.blur": "noise of the in-domain set: test_intervals",
-    "stats.inside": "noise of the in-domain set: test_intervals, test_noise",
     "stats.items": "part of the noise in scores: test_noise",
     "stats.clusters": "what the claim compares: test_claim",
     "stats.effects": "random effects of the claim: test_claim",

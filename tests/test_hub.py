@@ -564,7 +564,7 @@ def test_a_fallback_that_is_not_the_file(fallen: tuple[Path, str, dict[str, Answ
     assert len(bytes.fromhex(found)) == 32
     assert found != right
     assert f"fallback {url}/files/absent.txt: answers 404 Not Found;" in answers["absent"].error
-    assert "no column 'sentence'; did you mean 'sentence2'?" in answers["column"].error
+    assert "no column 'sentence'; did you mean 'sentence1'?" in answers["column"].error
     assert "label 'non-entailment' has no number; known: entailment;" in answers["label"].error
     assert "none of its columns is named 'label'" in answers["unlabelled"].error
     assert "fallback file:///etc/hostname: not an https:// address;" in answers["file"].error

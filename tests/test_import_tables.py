@@ -47,6 +47,40 @@ def test_correlations_of_a_wide_file_are_those_of_the_long_table(tmp_path: Path)
     same_correlations(written(wide(table), tmp_path / "t.csv"), table)
 
 
+def test_numbers_of_examples_beside_scores_belong_to_one_set(tmp_path: Path) -> None:
+    """`snli_n` and `n_hans` are of one set each; `n` alone does not say of which, so it counts for none."""
+    frame = wide(study()).assign(snli_n=9842, N_HANS=30_000, anli_n=0.5, n=200)
+    imported = oo.import_scores(written(frame, tmp_path / "scores.csv"), in_domain="snli")
+    told = {name: set(own["n"].dropna()) for name, own in imported.table.groupby("test_set")}
+    assert {name for name in told if told[name]} == {"snli", "hans"}
+    assert (told["snli"], told["hans"]) == ({9842}, {30_000})
+    assert "numbers of examples are the columns snli_n, N_HANS" in imported.notes
+    assert "column n is left out: of which test set? call it snli_n, or say --n snli=NUMBER" in imported.notes
+    assert not any("snli_n (" in note or "N_HANS (" in note for note in imported.notes)
+    assert "column anli_n is left out: 0.5 is no number of examples" in imported.notes
+    both = oo.import_scores(written(frame.assign(n_snli=200), tmp_path / "both.csv"), in_domain="snli")
+    assert both.table.loc[both.table["test_set"] == "snli", "n"].isna().all()
+    assert any("one of them may be the number of examples of snli" in note for note in both.notes)
+    called = wide(study()).rename(columns={"snli": "snli_acc"}).assign(n=200)
+    noted = oo.import_scores(written(called, tmp_path / "called.csv"), in_domain="snli_acc").notes
+    assert any("call it snli_n, or say --n snli=NUMBER" in note for note in noted)
+
+
+def test_a_wide_frame_is_read_as_a_file_is(tmp_path: Path) -> None:
+    frame = wide(study())
+    from_file = oo.analyse(written(frame, tmp_path / "scores.csv"), in_domain="snli")
+    before = frame.copy()
+    for source in (frame, frame.set_index(["run", "step"]), frame.set_index("run", drop=False)):
+        analysis = oo.analyse(source, in_domain="snli", n={"snli": 500})
+        pd.testing.assert_frame_equal(
+            analysis.result.table[["a", "b", "r", "low"]], from_file.result.table[["a", "b", "r", "low"]]
+        )
+        assert any(note.startswith("test sets are the columns") for note in analysis.notes)
+    pd.testing.assert_frame_equal(frame, before)
+    with pytest.raises(DataError, match="table: no column 'test_set'; required: run, step, test_set, value, or one"):
+        oo.analyse(frame[["run", "step", "snli"]], in_domain="snli")
+
+
 @pytest.mark.parametrize(
     ("separator", "decimal", "mark", "space", "encoding"),
     [
@@ -187,7 +221,9 @@ def test_a_folder_of_files_is_a_run_each(tmp_path: Path) -> None:
         ("run,step,snli,hans\na,1,x,y\n", "no column 'test_set'; required"),
         ("run,step,snli\na,1,0.5\n", "columns that could be test sets: snli"),
         ("run,step,snli,snli\na,1,0.5,0.6\n", "column 'snli' appears more than once"),
-        ("run,step,snli,hans\n", "no column 'test_set'; required"),
+        ("run,step,snli,hans\n", "t.csv: the table has no rows, only a header"),
+        ("run,step,snli,hans\n,,,\n", "t.csv: the table has no rows, only a header"),
+        ("run,step,test_set,value\n", "t.csv: the table has no rows, only a header"),
         ("", "the file is empty"),
     ],
 )
@@ -197,6 +233,54 @@ def test_what_cannot_be_told_is_one_line(tmp_path: Path, content: str, said: str
         oo.import_scores(tmp_path / "t.csv")
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+WITHOUT_SEEDS = (("a", 0.5), ("a", 0.6), ("b", 0.7), ("b", 0.8), ("b", 0.9))
+ROWS = ", or, where every row is a run of its own: --map run=row"
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        ({}, f"a column seed or step{ROWS}"),
+        ({"step": 100}, f"a column seed{ROWS}"),
+        ({"step": [1, 1, 1, 1, 2]}, "a column seed"),
+        ({"seed": 1}, f"a column step{ROWS}"),
+        ({"step": [1, 1, 1, 1, 2], "seed": 1}, "keep one of them"),
+        ({"note": list("vwxyz")}, f"--map run=note{ROWS}"),
+        ({"note": list("vwxyz"), "run": ["i", "i", "j", "j", "j"]}, f"--map train_set=note{ROWS}"),
+        ({"fold": range(5), "seed": 1}, "--map run=fold"),
+    ],
+    ids=["models", "one step", "steps", "seeds", "all", "a text", "a text beside runs", "a number beside seeds"],
+)
+def test_advice_on_rows_that_nothing_tells_apart_names_no_column_that_is_there(
+    tmp_path: Path, own: dict[str, object], told: str
+) -> None:
+    table = pd.DataFrame(WITHOUT_SEEDS, columns=["model", "snli"]).assign(hans=lambda t: t["snli"] / 2, **own)
+    path = written(table, tmp_path / "t.csv")
+    with pytest.raises(DataError) as caught:
+        oo.import_scores(path)
+    assert str(caught.value).split("; ")[-1].removeprefix("name what tells them apart: ") == told
+    for advice in (word.strip(",") for word in told.split() if "=" in word):  # and it works
+        assert oo.import_scores(path, maps=advice).table["run"].nunique() == len(table)
+
+
+def test_rows_of_several_files_are_runs_each(tmp_path: Path) -> None:
+    table = pd.DataFrame(WITHOUT_SEEDS, columns=["model", "snli"]).assign(hans=lambda t: t["snli"] / 2)
+    paths = [written(table.assign(snli=table["snli"] / k), tmp_path / f"t{k}.csv") for k in (1, 2)]
+    found = oo.import_scores(paths, maps="run=row").table
+    assert found["run"].nunique() == 10
+    assert found.groupby("run")["model"].nunique().eq(1).all()
+    assert "t2 row 5" in set(found["run"])
+
+
+def test_a_loss_is_not_told_as_a_test_set(tmp_path: Path) -> None:
+    notes = oo.import_scores(written(wide(study()).assign(train_loss=0.3), tmp_path / "t.csv")).notes
+    assert f"test sets are the columns {', '.join(SETS)}; choose others with --test-set" in notes
+    assert "column 'train_loss' is read as the loss of train" in notes
+    f1 = wide(study()).rename(columns={name: f"{name}_f1" for name in SETS})
+    notes = oo.import_scores(written(f1, tmp_path / "f1.csv")).notes
+    assert any(note.startswith("test sets are the columns snli_f1, ") for note in notes)
 
 
 def test_a_long_line_and_bytes_that_are_no_text(tmp_path: Path) -> None:
@@ -255,8 +339,7 @@ def test_inspect_ends_with_a_command_that_works(tmp_path: Path) -> None:
     assert "steps: 2 to 8, 4 different" in shown
     command = shown.splitlines()[-1].removeprefix("next: ")
     assert command == "oodles analyse 'my scores.csv' --in-domain snli"
-    import shlex
-
+    assert "where n is blank and you know it, add --n SET=NUMBER to what follows" in shown
     assert oodles(*shlex.split(command)[1:], cwd=tmp_path).returncode == 0
 
 
@@ -691,3 +774,57 @@ def test_one_note_names_the_columns_that_are_no_test_sets_and_why(tmp_path: Path
 def test_a_wide_table_of_scores_alone_has_no_such_note(tmp_path: Path) -> None:
     (tmp_path / "wide.csv").write_text("run,step,mnli,hans\na,0,0.5,0.4\na,1,0.6,0.5\n")
     assert not any("no test sets" in note for note in oo.import_scores(tmp_path / "wide.csv").notes)
+
+
+@pytest.mark.parametrize(("cell", "told"), [("inf", "inf"), ("-inf", "-inf"), ("-1", "-1"), ("-0.2", "-0.2")])
+def test_a_cell_that_is_no_accuracy_is_told_with_its_row(tmp_path: Path, cell: str, told: str) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f"a,{step},0.5,0.6,0.4" for step in range(6)]
+    rows[3:4] = ["a,,,,", f"a,3,{cell},0.6,0.4"]  # a row without scores counts as a row of the file
+    path.write_text("\n".join(["run,step,snli,hans,rte", *rows]))
+    with pytest.raises(DataError, match=rf"t\.csv row 5: snli is {told}, no accuracy; correct the cell, or leave"):
+        oo.import_scores(path)
+
+
+def test_digits_that_are_no_digits_to_pandas_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f"a,{step},0.5,0.6,0.4" for step in range(6)]
+    rows[3] = "a,3,\uff10.\uff15,0.6,0.4"
+    path.write_text("\n".join(["run,step,snli,hans,rte", *rows]), encoding="utf-8")
+    with pytest.raises(DataError, match=r"t\.csv row 4: snli is '\uff10\.\uff15', the other cells are numbers"):
+        oo.import_scores(path)
+
+
+def test_lines_may_end_as_on_old_macs(tmp_path: Path) -> None:
+    table = study(digits=12)
+    written(wide(table), tmp_path / "t.csv")
+    (tmp_path / "cr.csv").write_bytes((tmp_path / "t.csv").read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r"))
+    same(oo.import_scores(tmp_path / "cr.csv").table, table)
+
+
+def test_an_index_that_pandas_wrote_is_called_one(tmp_path: Path) -> None:
+    table = wide(study())
+    table.to_csv(tmp_path / "t.csv")
+    table[["run", "step"]].assign(**{"": 7.5}).join(table[list(SETS)]).to_csv(tmp_path / "other.csv", index=False)
+    assert (
+        "columns that are no test sets: column 1 (unnamed, a row index)" in oo.import_scores(tmp_path / "t.csv").notes
+    )
+    assert "columns that are no test sets: column 3 (unnamed)" in oo.import_scores(tmp_path / "other.csv").notes
+
+
+def test_an_in_domain_set_of_another_metric_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["run,step,snli_f1,hans_acc,rte_acc", *(f"a,{s},0.5,0.6,0.4" for s in range(6))]))
+    with pytest.raises(DataError, match=r"t\.csv: in-domain set snli has no accuracy, only f1; add its accuracy, or"):
+        oo.analyse(path, in_domain="snli")
+
+
+def test_columns_taken_for_settings_are_told_where_too_few_test_sets_are_left(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["run,step,snli,hans,best,mean", *(f"a,{s},0.{s}5,0.6,0.4,0.5" for s in range(6))]))
+    with pytest.raises(DataError) as caught:
+        oo.analyse(path, in_domain="snli")
+    assert str(caught.value).endswith(
+        "a correlation needs two; columns that are no test sets: best, mean (named like a setting or a summary);"
+        " choose test sets with --test-set"
+    )

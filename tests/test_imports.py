@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -122,10 +123,22 @@ def test_analyse_and_report_work_without_torch(tmp_path: Path) -> None:
     assert {(row["method"], row["within"]) for row in json.loads(anew.stdout)["pairs"]} == {("linear", "run")}
 
 
-def test_a_missing_extra_names_its_install_line() -> None:
-    done = without_torch("demo", "--quick")
+def test_a_missing_extra_names_its_install_line(tmp_path: Path) -> None:
+    done = without_torch("demo", "--quick", "--out", tmp_path / "q")
     assert done.returncode == 2
     assert "pip install 'oodles[train]'" in done.stderr
+
+
+def test_the_demo_shows_its_finding_without_torch(tmp_path: Path) -> None:
+    env = {**os.environ, "OODLES_CACHE": str(tmp_path / "cache")}  # where no model has been fetched
+    done = without_torch("demo", "--out", tmp_path / "d", env=env)
+    *shown, error = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert shown[0].startswith("100 BERTs on HANS, published runs:")
+    assert "It depends on the pair: of 15 pairs" in done.stderr
+    assert "<h1>100 BERTs on HANS</h1>" in (tmp_path / "bert-hans.html").read_text()
+    assert error.endswith("run: pip install 'oodles[train]'")
+    assert not (tmp_path / "d").exists()
 
 
 # which packages a package may import, beside the modules at the root

@@ -14,14 +14,18 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks import families
 
+import oodles as oo
 from oodles.errors import ConfigError
+from oodles.show.tables import latex_table
+from oodles.show.words import methods
 from oodles.stats import noise, resample
 from oodles.stats.blur import kept, smooth_prior
 from oodles.stats.correlate import partial_correlations
 from oodles.stats.estimates import Estimator, as_correlations, estimate
 from oodles.stats.inside import without_inside_noise
+from oodles.stats.pairs import NOISE, ONE_PART, UNKNOWN, say_clear
 from oodles.stats.residuals import fit_design, make_design
-from oodles.stats.verdict import verdicts
+from oodles.stats.verdict import noise_known, verdicts
 from test_correlate import simulated
 
 
@@ -139,6 +143,115 @@ def test_a_correlation_made_by_in_domain_noise_is_not_claimed():
     (verdict,) = verdicts(result)
     assert verdict.sentence.startswith("No evidence either way")
     assert "may be due to noise of the in-domain set" in verdict.sentence
+
+
+def test_noise_that_nobody_knows_is_not_taken_for_a_relation():
+    """Pure noise of 200 in-domain examples, in a table without n: it was claimed in 10 of 10 such studies."""
+    draw, claimed = np.random.default_rng(13), 0
+    family = families.Family(n_id=200, links="lines", level=0.0, sets=4, every=True)
+    for _ in range(5):
+        silent = families.long_table(families.simulate(family, 0.0, draw)).drop(columns="n")
+        result, trusted = partial_correlations(silent), partial_correlations(silent, exact=True)
+        assert not result.table["clear"].any()
+        claimed += bool(trusted.table["clear"].any())
+        unknown = result.table[result.table["doubt"] == UNKNOWN]
+        assert len(unknown)
+        why = "its number of examples is missing (--n in-domain=200 if that is it, as its scores suggest)"
+        assert f"noise of the in-domain set is not known and may make r by itself: {why}" in said(unknown)
+        assert any(text.startswith("in-domain scores are taken as exact") for text in said(trusted.table))
+        (verdict,) = verdicts(result)
+        assert "may be due to noise of the in-domain set, which is not known" in verdict.sentence
+        assert verdict.sentence.endswith(f" Noise of the in-domain set is not known: {why}.")
+        assert verdict.points[-1] == f"Noise of the in-domain set is not known: {why}."
+        assert verdicts(trusted)[0].points[-1] == "In-domain scores are taken as exact."
+        assert (noise_known(result.table), noise_known(trusted.table)) == ("unknown", "exact")
+        both = pd.concat([result.table, partial_correlations(silent.assign(n=200)).table])
+        assert noise_known(both) == "in part"
+        for table, words in ((result.table, "without allowance for noise"), (trusted.table, "as free of noise")):
+            assert words in methods(table, result.settings)
+            assert words in latex_table(replace(result, table=table))
+    assert claimed == 5
+
+
+@pytest.mark.parametrize("choice", [{"correlation": "spearman"}, {"method": "probit-linear"}, {"within": "separate"}])
+def test_noise_of_a_known_n_counts_where_it_cannot_be_taken_out(choice):
+    draw = np.random.default_rng(14)
+    family = families.Family(n_id=200, links="lines", level=0.0, sets=4, every=True)
+    table = families.long_table(families.simulate(family, 0.0, draw))
+    found = partial_correlations(table, **choice).table
+    assert (found["p_holm"] < 0.05).any()
+    assert not found["clear"].any()
+    assert set(found["doubt"]) <= {"", NOISE, ONE_PART}
+    assert NOISE in set(found["doubt"])
+
+
+def test_examples_are_counted_in_the_records_where_a_table_has_no_n():
+    family = families.Family(n_id=300, links="lines", level=0.0, records=True)
+    data = families.simulate(family, 0.5, np.random.default_rng(15))
+    table = families.long_table(data)
+    silent = table.assign(n=table["n"].mask(table["test_set"] == "in-domain"))
+    found, same = (partial_correlations(one, data).table for one in (silent, table))
+    columns = ["r", "p_corrected", "doubt", "clear"]
+    pd.testing.assert_frame_equal(found[columns], same[columns])
+
+
+def test_metrics_without_a_known_noise_say_how_to_go_on():
+    table = simulated(runs=9, rho=0.9, level=0.0).assign(metric="f1")
+    found = partial_correlations(table, metric="f1")
+    assert set(found.table["doubt"]) == {UNKNOWN}
+    told = "noise of the in-domain set is not known and may make r by itself: nothing tells it of f1; analyse accuracy"
+    assert f"{told}, or --exact takes it as none" in said(found.table)
+    assert partial_correlations(table, metric="f1", exact=True).table["clear"].all()
+    two = partial_correlations(table.assign(metric="accuracy"), in_domain=("mnli", "rte")).table
+    assert any("it is told of one in-domain set only; choose one" in text for text in said(two))
+
+
+@pytest.mark.parametrize("decimals", [12, 4, 3])
+def test_an_n_that_scores_contradict_is_not_believed(decimals):
+    """Scores of 200 examples, and the n of the whole test set beside them: too large an n hides noise."""
+    draw = np.random.default_rng(16)
+    family = families.Family(n_id=200, links="lines", level=0.0, sets=4, every=True)
+    for _ in range(4):
+        table = families.long_table(families.simulate(family, 0.0, draw))
+        inside = table["test_set"] == "in-domain"
+        table = table.assign(value=table["value"].mask(inside, table["value"].round(decimals)))
+        wrong = partial_correlations(table.assign(n=table["n"].mask(inside, 9842)))
+        assert not wrong.table["clear"].any()
+        why = "in-domain is said to have 9842 examples, but its scores are plainly shares of 200: correct n; "
+        why += "of averages of rounded scores --exact takes it as none"
+        assert f"noise of the in-domain set is not known and may make r by itself: {why}" in said(wrong.table)
+        assert not any("plainly shares" in text for text in said(partial_correlations(table).table))
+
+
+def test_an_n_that_scores_of_an_ood_set_contradict_is_named():
+    table = simulated(runs=9, n=200)
+    wrong = partial_correlations(table.assign(n=table["n"].mask(table["test_set"] == "hans", 5000)))
+    large = "scores are plainly shares of fewer examples, so n is too large, and too little is said of their noise"
+    assert f"hans (n = 5000, not 200): {large}" in said(wrong.table)
+    assert not any("plainly shares" in text for text in said(partial_correlations(table).table))
+
+
+@pytest.mark.parametrize("metric", ["acc_norm", "exact_match"])
+def test_shares_of_right_answers_have_the_noise_of_accuracy_whatever_they_are_called(metric):
+    table = simulated(runs=9)
+    found = partial_correlations(table.assign(metric=metric), metric=metric).table
+    same = partial_correlations(table).table
+    columns = ["r", "r_corrected_low", "r_corrected_high", "corrected_by", "p_corrected", "clear", "doubt"]
+    pd.testing.assert_frame_equal(found[columns], same[columns])
+
+
+def test_a_pair_that_only_noise_keeps_from_being_clear_is_in_doubt():
+    """Beyond noise p is .026, not significant among 132 tests; without this noise it would be (OLMo: 1e-6)."""
+    table = oo.analyse("olmo").result.table
+    pair = table[(table["a"] == "arc_easy") & (table["b"] == "mmlu_soc") & (table["within"] == "pooled")].iloc[0]
+    assert pair["p_holm"] < 0.05
+    assert pair["p_corrected"] < 0.05 < pair["p_said"]
+    assert pair["doubt"] == NOISE
+    p_values = [(1e-6, 0.03, ""), (1e-6, 0.03, "answers"), (0.03, 0.03, ""), (1e-6, 1e-6, ""), (np.nan, np.nan, "")]
+    pairs = [{"p_val": p, "p_corrected": beyond, "doubt": doubt} for p, beyond, doubt in p_values]
+    say_clear(pairs)
+    assert [pair["doubt"] for pair in pairs] == [NOISE, "answers", "", "", ""]
+    assert [pair["clear"] for pair in pairs] == [False, False, False, True, False]
 
 
 def test_a_true_relation_is_still_found():

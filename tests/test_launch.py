@@ -174,6 +174,8 @@ def test_what_is_not_finished_is_said(toy_study: Path, tmp_path: Path) -> None:
     done = oodles("report", root)
     assert "is not finished (started)" in done.stderr
     assert "is not finished (started)" in (root / "report.html").read_text()
+    gone = f"1 of 2 planned runs has no scores (not made yet, or gone): {folders[1].name}"
+    assert done.stderr.count(gone) == 1
 
 
 def test_a_study_by_name_or_path(toy_study: Path, tmp_path: Path) -> None:

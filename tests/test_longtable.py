@@ -17,7 +17,7 @@ from conftest import oodles
 from oodles.errors import ConfigError, DataError, OodlesError
 from oodles.imports.tables import read_table
 from oodles.stats.analysis import analyse_table, write_results
-from oodles.stats.longtable import EXPECTED, REQUIRED, check_table, pick_sets
+from oodles.stats.longtable import EXPECTED, REQUIRED, check_table, pick_sets, with_sizes
 
 
 def small(**changes):
@@ -302,3 +302,36 @@ def test_a_text_that_is_not_utf8_is_one_line(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
     with pytest.raises(DataError, match=r"t\.parquet: a text is not UTF-8"):
         read_table(tmp_path / "t.parquet")
+
+
+def test_numbers_of_examples_are_filled_in_where_a_table_has_none() -> None:
+    assert with_sizes(small(), {"mnli": 500})["n"].tolist()[::2] == [500, 500]
+    assert with_sizes(small(), {"mnli": 500})["n"].isna().tolist() == [False, True] * 2
+    same = with_sizes(small(n=[500, 40, 500, 40]), {"mnli": 500})
+    assert same["n"].tolist() == [500, 40, 500, 40]
+    assert "n" not in with_sizes(small(), {})
+    padded = small(test_set=["mnli ", "hans", "mnli", "hans"])
+    assert with_sizes(padded, {"mnli": 500})["n"].tolist()[::2] == [500, 500]
+    other = pd.concat([small(metric="accuracy"), small(metric="auc", n=90)], ignore_index=True)
+    told = with_sizes(other, {"mnli": 500})
+    assert told.loc[told["test_set"] == "mnli", "n"].tolist() == [500, 500, 90, 90]
+    with pytest.raises(ConfigError, match="n of mnli is 500, but table has 90"):
+        with_sizes(other, {"mnli": 500}, "auc")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "told"),
+    [
+        ({"mnlj": 500}, r"no scores of test set 'mnlj'; choose another --n \(did you mean 'mnli'\?\)"),
+        ({"mnli": 0}, "n of mnli is 0; expected its number of examples, such as 9815"),
+        ({"mnli": 99.5}, r"n of mnli is 99\.5; expected its number"),
+        ({"mnli": True}, "n of mnli is True; expected its number"),
+        ({"mnli": "500"}, "n of mnli is '500'; expected its number"),
+        ({"hans": 41}, "n of hans is 41, but table has 40 for it; leave n out"),
+    ],
+)
+def test_a_number_of_examples_that_cannot_be_is_refused(sizes, told) -> None:
+    with pytest.raises(ConfigError, match=told):
+        with_sizes(small(n=[np.nan, 40, np.nan, 40]), sizes)
+    with pytest.raises(DataError, match="no column 'test_set'"):
+        analyse_table(small().drop(columns="test_set"), n=sizes)

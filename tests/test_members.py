@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from oodles.contracts import SHOTS
+from oodles.disk import write_json
 from oodles.errors import StoreError
 from oodles.store.claim import claim_folder, slices_of
 from oodles.store.folder import StudyFolder
@@ -74,6 +75,27 @@ def test_a_readable_file_of_other_answers_is_mended(study: StudyFolder) -> None:
     _write_members(path, replace(AWAY, gold=(1, 1)))
     mend_members(study, [AWAY])
     assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("change", [{"gold": (1, 1)}, {"items": (0, 1)}, {"columns": {"kind": ("x", "x")}}])
+def test_a_readable_file_of_something_else_is_refused(study: StudyFolder, change: dict[str, object]) -> None:
+    keep_members(study, [AWAY])
+    path = study.members("away", "abc")
+    path.unlink()
+    _write_members(path, replace(AWAY, **change))  # type: ignore[arg-type]
+    with pytest.raises(StoreError, match=r"differs from what study\.json records of test set 'away'; run the study"):
+        read_members(study, "away", "abc")
+    mend_members(study, [AWAY])
+    assert read_members(study, "away", "abc") == AWAY
+
+
+def test_a_study_of_an_older_version_gets_the_hashes_of_its_members(study: StudyFolder) -> None:
+    keep_members(study, [AWAY])
+    record = read_json(study.file)
+    hashes = record.pop("members")
+    write_json(study.file, record)
+    mend_members(study, [AWAY])
+    assert read_json(study.file)["members"] == hashes == {key_of(AWAY): AWAY.content}
 
 
 def test_a_sound_file_and_a_set_of_no_run_are_not_touched(study: StudyFolder) -> None:

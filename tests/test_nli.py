@@ -95,10 +95,10 @@ def test_a_second_loading_is_quick(nli: Suite) -> None:
     for data in nli.test_sets.values():
         load_examples(nli, data)
     sources._kept.clear()  # from the files again
-    start = time.perf_counter()
+    start = time.process_time()
     for data in nli.test_sets.values():
         load_examples(nli, data)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_every_set_has_its_licence_citation_chance_and_tags() -> None:

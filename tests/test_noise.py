@@ -104,6 +104,19 @@ def test_binomial_noise_is_trace_of_diagonal_covariance(within):
     assert corrected.low[0, 1] <= found.r[0, 1] <= corrected.high[0, 1]
 
 
+@pytest.mark.parametrize(
+    ("size", "factor", "needs"),
+    [(np.nan, 1, "n (--n)"), (60, 100, "values in 0..1"), (np.nan, 100, "n (--n) and values in 0..1")],
+    ids=["n", "values", "both"],
+)
+def test_noise_that_is_not_known_says_only_what_it_needs(size, factor, needs):
+    series, _ = small_series(np.random.default_rng(1))
+    series = replace(series, scores=series.scores * factor, sizes=np.full_like(series.sizes, size))
+    found = estimate(series, Estimator())
+    (first, _) = items.noises_of(found, None, "accuracy", "gam")
+    assert first.caveats == (f"set0: noise is not known without {needs}",)
+
+
 def test_binomial_noise_beyond_all_variance_ends_at_one():
     series, _ = small_series(np.random.default_rng(1))
     smooth = replace(series, scores=series.scores * 0.02 + 0.5, sizes=np.full_like(series.sizes, 20.0))

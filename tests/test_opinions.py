@@ -47,6 +47,13 @@ def test_names_and_labels_are_fixed() -> None:
     assert list(load_suite("opinions").test_sets) == list(opinions.SETS)
 
 
+def test_the_sets_are_listed_in_columns() -> None:
+    done = subprocess.run([sys.executable, "-m", "oodles.suite.opinions"], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    starts = {line.index(spec.shift) for line, spec in zip(lines, opinions.SETS.values(), strict=True)}
+    assert len(starts) == 1
+
+
 @pytest.mark.parametrize(("name", "split"), PARTS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_opening_has_one_ending_per_label(name: str, split: str, seed: int) -> None:

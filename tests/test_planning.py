@@ -198,7 +198,8 @@ def test_what_the_planned_runs_would_cost(tmp_path, toy_study) -> None:
 def test_a_pilot_tells_what_the_runs_of_the_median_pair_take() -> None:
     done = oodles("plan", "--pilot", "smollm2-nli", "--half-width", ".2")
     told = [line for line in done.stdout.splitlines() if "a run of the pilot took" in line]
-    assert told[0].startswith("gemma3-270m-q4, snli: a run of the pilot took 33m03s on its machine; 20 to 29 runs take")
+    assert told[0].startswith("gemma3-270m-q4, mnli: a run of the pilot took 14m08s on its machine; 19 to 21 runs take")
+    assert told[1].startswith("gemma3-270m-q4, snli: a run of the pilot took 33m03s on its machine; 20 to 29 runs take")
     assert "gemma3-270m-q4, snli, pooled: a half width of 0.2 takes 29 runs" in done.stdout
     assert "gemma3-270m-q4, snli, within runs: a half width of 0.2 takes 20 runs" in done.stdout
     assert done.stdout.index(told[1]) < done.stdout.index("half width now")
@@ -249,6 +250,16 @@ def test_a_study_is_costed_for_runs_that_a_sentence_names() -> None:
     found = json.loads(oodles("plan", "--pilot", "smollm2-nli", "--study", "quick", "--json").stdout)
     named = {match for text in found["sentences"] for match in re.findall(r"takes (\d+) runs", text)}
     assert {str(cost["runs"]) for cost in found["cost"]} <= named
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.1])
+def test_a_step_more_never_halves_the_runs(memory: float) -> None:
+    """From three steps to four it took 139 runs, then 54; and memory 0 differed from next to none."""
+    runs = [assumed_runs(Assumed(steps=steps, memory=memory, spread=0.0), 0.2) for steps in range(2, 9)]
+    informative = [each * (steps - 1) for steps, each in zip(range(2, 9), runs, strict=True)]
+    assert runs == sorted(runs, reverse=True)
+    assert max(informative) < 1.3 * min(informative)  # a run counts by its steps, less one for its level
+    assert assumed_runs(Assumed(memory=0.0), 0.2) == assumed_runs(Assumed(memory=1e-9), 0.2)
 
 
 @pytest.mark.parametrize("option", ["--residual-sd", "--spread"])

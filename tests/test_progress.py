@@ -69,7 +69,7 @@ def test_a_redirected_run_says_at_once_what_it_does(toy_study: Path, tmp_path: P
         check=True,
     )
     assert done.stderr.splitlines()[:4] == [
-        f"study toy: 1 runs, 0 of them finished before, in {out}; loading torch",
+        f"study toy: 1 run, 0 of them finished before, in {out}; loading torch",
         "torch is loaded: False",
         "study toy: auditing the data",
         "[  0%] tiny-llama-untrained_home_0_8  loading tiny-llama-untrained",

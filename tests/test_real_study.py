@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+import zipfile
+from io import BytesIO
+from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 from benchmarks.findings import filled
-from benchmarks.real_study import BEGUN, PACKED, PAGE, RESULTS, blocks
+from benchmarks.real_study import PACKED, PAGE, RESULTS, blocks
 
 import oodles as oo
+from oodles.stats.resample import holm
 
 
 def test_the_page_has_the_numbers_of_the_packed_scores() -> None:
@@ -17,31 +23,62 @@ def test_the_page_has_the_numbers_of_the_packed_scores() -> None:
     assert filled(page, blocks()) == page
 
 
-def test_the_packed_scores_hold_no_texts_and_no_weights() -> None:
-    import zipfile
+def test_the_packed_scores_hold_no_texts(real_data: Path) -> None:
+    with zipfile.ZipFile(PACKED) as archive:
+        kept = [name for name in archive.namelist() if name.endswith(".json")]  # one string a line
+        lines = {line for name in kept for line in archive.read(name).decode().splitlines()}
+        held = "\n".join(line for line in lines if len(line) >= 30)
+        scores = [archive.read(name) for name in archive.namelist() if name.endswith(".jsonl")]
+        columns = {
+            column
+            for name in archive.namelist()
+            if name.startswith("sets/")
+            for column in pq.read_schema(BytesIO(archive.read(name))).names
+        }
+    assert columns - {"slice:heuristic", "slice:subcase", "slice:template"} == {
+        "example",
+        "gold",
+        "item",
+        "slice:label",
+    }
+    assert not [line for text in scores for line in text.splitlines() if re.search(rb'": "[^"]* ', line)]
+    for file in sorted(real_data.glob("*/*.parquet")):
+        table = pd.read_parquet(file)
+        texts = table[[c for c in table if c.startswith(("premise", "hypothesis", "sentence"))]]
+        assert texts.shape[1] >= 2, file
+        beginnings = texts.stack().str[:30]
+        assert not [text for text in beginnings[beginnings.str.len() == 30].unique() if text in held], file
 
+
+def test_the_packed_scores_are_whole_and_hold_no_weights() -> None:
     with zipfile.ZipFile(PACKED) as archive:
         names, audit = archive.namelist(), archive.read("audit.json").decode()
-    assert '"shown"' not in audit
     assert '"/' not in audit
     assert not [name for name in names if "adapter" in name or "checkpoint" in name or name.endswith(".safetensors")]
-    assert sum("/records/" in name for name in names) >= 64  # eight sets at eight steps
+    assert sum("/records/" in name for name in names) >= 36 * 8 * 7  # runs, sets, steps after the first
+    assert sum(name.endswith("/done.json") for name in names) == 36  # two models, two train sets, nine seeds
 
 
 def test_the_prose_of_the_page_has_the_numbers_of_the_tables() -> None:
     """If this fails on purpose, read the prose again: what follows from a number may not follow from another."""
     tables = {metric: oo.analyse(PACKED, metric=metric).result.table for metric in ("accuracy", "auc")}
 
-    def pair(metric: str, model: str, a: str, b: str, within: str) -> pd.Series:
-        table = tables[metric]
+    def pair(metric: str, model: str, a: str, b: str, within: str, train_set: str = "snli") -> pd.Series:
+        table = tables[metric][tables[metric]["train_set"] == train_set]
         rows = table[table["model"].str.startswith(model) & (table["a"] == a) & (table["b"] == b)]
         return rows[rows["within"] == within].iloc[0]
 
     def short(value: float) -> str:
-        return f"{value:.2f}".replace("0.", ".")
+        return re.sub(r"^(-?)0\.", r"\1.", f"{value:.2f}")
 
     def span(row: pd.Series) -> str:
         return f"{short(row.low)} to {short(row.high)}"
+
+    def corrected(row: pd.Series) -> pd.Series:
+        return pd.Series({"r": row.r_corrected, "low": row.r_corrected_low, "high": row.r_corrected_high})
+
+    def without_noise(row: pd.Series) -> str:
+        return f"{short(corrected(row).r)} ({span(corrected(row))})"
 
     paws = {
         (metric, model): pair(metric, model, "paws", "scitail", "pooled")
@@ -50,34 +87,56 @@ def test_the_prose_of_the_page_has_the_numbers_of_the_tables() -> None:
     }
     smollm2, gemma = paws["accuracy", "smollm2"], paws["accuracy", "gemma3"]
     anli = {metric: pair(metric, "gemma3", "anli", "scitail", "pooled") for metric in tables}
-    wnli = pair("auc", "smollm2", "scitail", "wnli", "run")
+    on_mnli = [pair("accuracy", model, "paws", "scitail", "pooled", "mnli") for model in ("smollm2", "gemma3")]
+    early = {metric: pair(metric, "gemma3", "scitail", "snli", "pooled", "mnli") for metric in tables}
+    (without,) = (said for said in early["auc"].caveats if said.startswith("without step 8 r is "))
+    without = without.removeprefix("without step 8 r is ").partition(":")[0].replace("+", "").replace("0.", ".")
+    edge, edge_inside = (pair("auc", "smollm2", "anli", "snli", within, "mnli") for within in ("pooled", "run"))
+    assert not edge_inside.clear
+    assert any("too little residual left" in said for said in edge.caveats)
+    fits = oo.analyse(PACKED, metric="auc").result.fits
+    fits = fits[fits["model"].str.startswith("smollm2") & (fits["train_set"] == "mnli") & (fits["test_set"] == "anli")]
+    left = {within: fits[fits["within"] == within].iloc[0] for within in ("pooled", "run")}
+    hans = [pair("accuracy", model, "hans", "scitail", "pooled", "mnli") for model in ("smollm2", "gemma3")]
+    assert all(row.low < 0 < row.high for row in (*hans, *map(corrected, (edge, edge_inside))))
+    assert sum(table["clear"].sum() for table in tables.values()) == edge.clear == 1
+    both = pd.concat(tables.values(), ignore_index=True)["p_corrected"]
+    over_both = holm(both.to_numpy(float))[both.tolist().index(edge.p_corrected)]
+    accuracies = tables["accuracy"]
+    assert set(accuracies.loc[accuracies["p_holm"] < 0.05, "doubt"]) == {"answers"}
+    assert not [said for said in early["accuracy"].caveats if "one part of training" in said]
+    auc = (
+        oo.read_runs(PACKED)
+        .query("metric == 'auc'")
+        .groupby(["train_set", "model", "test_set", "step"])["value"]
+        .mean()
+    )
+    anli_auc, hans_auc = (auc.xs(("smollm2-135m-q4", name), level=["model", "test_set"]) for name in ("anli", "hans"))
+    gemma_auc = auc.xs(("mnli", "gemma3-270m-q4"), level=["train_set", "model"])
+    assert max(gemma_auc["scitail", 4], gemma_auc["snli", 4]) < 0.5 < min(gemma_auc["scitail", 8], gemma_auc["snli", 8])
+    assert abs(gemma_auc["mnli", 4] - gemma_auc["mnli", 8]) < 0.02
     page = " ".join(PAGE.read_text().split())
     for said in (
         f"{short(smollm2.r)} pooled for SmolLM2 (interval {span(smollm2)}), {short(gemma.r)} for Gemma ({span(gemma)})",
         "PAWS with SciTail has " + " and ".join(f"{short(row.r)} ({span(row)})" for row in list(paws.values())[2:]),
         f"ANLI with SciTail is {short(anli['accuracy'].r)} by accuracy ({span(anli['accuracy'])}) and"
         f" {short(anli['auc'].r)} by AUC ({span(anli['auc'])})",
-        f"(SmolLM2, {short(wnli.r)} within runs, interval {span(wnli)})",
+        "the same pair has " + " and ".join(f"{short(row.r)} ({span(row)})" for row in on_mnli),
+        f"{short(early['auc'].r)} by AUC, pooled ({span(early['auc'])})",
+        f"Without step 8 the correlation is {without}",
+        f"By accuracy it is {short(early['accuracy'].r)} ({span(early['accuracy'])})",
+        f"{short(edge.r)} (interval {span(edge)}), p = {edge.p_said:.3f}".replace("p = 0.", "p = ."),
+        f"over the {len(tables['auc'])} tests by AUC; {len(accuracies)} more tests are by accuracy;"
+        f" over all {len(both)}, p = {over_both:.3f}".replace("p = 0.", "p = ."),
+        f"a reliability of {short(left['pooled'].reliability)}, within runs of {short(left['run'].reliability)}",
+        f"Without noise r would be {without_noise(edge)}, within runs {without_noise(edge_inside)}",
+        "On MNLI, HANS with SciTail has "
+        + " by accuracy for SmolLM2 and ".join(f"{short(row.r)} ({span(row)})" for row in hans),
+        f"between {short(anli_auc['mnli'].min())} and {short(anli_auc['mnli'].max())} at every step",
+        f"an AUC of {short(hans_auc['mnli', 0])} on HANS and ends with {short(hans_auc['mnli', 64])} (MNLI) and"
+        f" {short(hans_auc['snli', 64])} (SNLI)",
     ):
         assert said in page
-
-
-def test_the_prose_has_the_numbers_of_the_part_that_has_begun() -> None:
-    """If this fails on purpose, read the prose again; from nine runs of each train set on, test the difference."""
-    begun = oo.analyse(BEGUN)
-    assert max(begun.result.table["n_runs"]) < 9
-    table = begun.result.table[begun.result.table["within"] == "pooled"].set_index(["a", "b"])
-    told, wnli = table.loc[("paws", "scitail")], table.loc[("scitail", "wnli")]
-    before = oo.analyse(PACKED).result.table
-    before = before[(before["model"] == "smollm2-135m-q4") & (before["within"] == "pooled")].set_index(["a", "b"])["r"]
-    page = " ".join(PAGE.read_text().replace("0.", ".").split())
-    for said in (
-        f"PAWS with SciTail has {told.r:.2f} pooled, with an interval of {told.low:.2f} to {told.high:.2f}"
-        f" ({before['paws', 'scitail']:.2f} on SNLI)",
-        f"SciTail with WNLI {wnli.r:.2f} ({before['scitail', 'wnli']:.2f} on SNLI)",
-    ):
-        assert said.replace("0.", ".") in page
-    assert not (begun.result.table["p_holm"] < 0.05).any()
 
 
 def test_the_prose_has_the_simulation_with_the_values_of_this_study() -> None:

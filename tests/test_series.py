@@ -113,12 +113,12 @@ def test_absent_default_columns_are_not_grouped_by():
 
 
 def paths(**runs):
-    """One in-domain and two OOD scores per step of each run; None where there is no score."""
+    """One in-domain and up to six OOD scores per step of each run; None where there is no score."""
     rows = [
         (run, step, name, value)
         for run, steps in runs.items()
         for step, scores in enumerate(steps)
-        for name, value in zip(("mnli", "hans", "paws"), scores, strict=True)
+        for name, value in zip(("mnli", "hans", "paws", "rte", "wnli", "anli", "scitail"), scores, strict=False)
         if value is not None
     ]
     table = pd.DataFrame(rows, columns=["run", "step", "test_set", "value"])
@@ -160,6 +160,14 @@ def test_copies_and_single_checkpoints_are_not_a_shared_start():
     assert not shared_points(paths(a=[(0.4, 0.5, 0.3)], b=[(0.4, 0.5, 0.3)], c=[(0.5, 0.5, 0.3)])).any()
 
 
+def test_the_untrained_model_as_a_run_of_its_own_shares_the_start():
+    """It is the one observation that the runs share; as a further unit it made four runs five, which are tested."""
+    trained = {f"r{k}": [(0.4, 0.5, 0.3), (0.5 + k / 20, 0.6, 0.4), (0.6, 0.7 + k / 20, 0.4)] for k in range(4)}
+    untrained, other = [(0.4, 0.5, 0.3)], [(0.4, 0.5, 0.31)]
+    series = paths(**trained, untrained=untrained, untrained_again=untrained, z_other=other)
+    assert shared_points(series).tolist() == [True, False, False] * 4 + [True, True, False]
+
+
 def test_a_score_that_one_run_lacks_does_not_hide_a_shared_start():
     series = paths(
         a=[(0.4, 0.5, None), (0.5, 0.5, None)],
@@ -167,6 +175,19 @@ def test_a_score_that_one_run_lacks_does_not_hide_a_shared_start():
         c=[(0.4, 0.6, 0.3), (0.5, 0.5, 0.4)],
     )
     assert shared_points(series).tolist() == [True, False, True, False, False, False]
+
+
+def test_runs_that_agree_by_chance_before_they_learn_are_not_a_shared_start():
+    """At step 4 all but a few examples get one answer, so that two of nine agree; at step 8 scores are far apart."""
+    draw = np.random.default_rng(3)
+    early = [count / 128 for count in (67, 64, 56, 64, 51, 65, 63)]
+    rows = {}
+    for run in range(9):
+        barely = [value + (draw.integers(3) / 128 if place < 2 else 0) for place, value in enumerate(early)]
+        apart = [round(64 + 26 * draw.random()) / 128 for _ in early]
+        rows[f"r{run}"] = [tuple(early), tuple(barely), tuple(apart)]
+    assert len({path[1] for path in rows.values()}) < 9  # some agree
+    assert shared_points(paths(**rows)).tolist() == [True, False, False] * 9
 
 
 def test_scores_that_hardly_move_yet_are_not_a_shared_start():

@@ -88,7 +88,7 @@ def test_groups_without_a_pair_are_not_called_open() -> None:
 
 def test_caveats_of_some_pairs_are_counted_or_printed() -> None:
     analysis = oo.analyse("pythia")
-    assert "1 caveat concerns some pairs (--caveats prints them)" in printed(analysis)
+    assert "2 caveats concern some pairs (--caveats prints them)" in printed(analysis)
     told = " ".join(printed(analysis, caveats=True).split())
     assert "--caveats" not in told
     assert "of 21 pairs)" in told
@@ -101,3 +101,23 @@ def test_json_holds_verdict_caveats_and_pairs() -> None:
     assert found["caveats"] == list(analysis.result.caveats)
     assert [pair["r"] for pair in found["pairs"]] == pytest.approx(list(analysis.result.table["r"]))
     assert found["answers"] == {}
+
+
+def test_pairs_that_were_not_tested_are_called_so_and_the_strongest_come_first() -> None:
+    text = printed(analyse_table(simulated(runs=3), None))
+    assert "strongest pairs, not tested" in text
+    assert "clearest" not in text
+    sizes = [abs(float(line.split()[4])) for line in text.splitlines() if line.startswith(("hans ~", "paws ~"))]
+    assert len(sizes) == 6
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_of_one_run_nothing_is_printed_twice() -> None:
+    text = printed(analyse_table(simulated(runs=1), None))
+    assert text.count("r, pooled") == 1
+    assert "within" not in text
+    assert text.count("hans ~ paws") == 1
+    many = pd.concat([simulated(runs=1, seed=i).assign(run=f"r{i}", model=f"m{i}") for i in range(5)])
+    text = printed(analyse_table(many, None, by=("model",)))
+    assert text.count("r, pooled") == 1
+    assert "r, within runs" not in text

@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import inspect
 import re
+import subprocess
 import textwrap
 from pathlib import Path
 from types import ModuleType
@@ -143,6 +144,20 @@ def test_the_workflow_runs_the_same_checks_as_everybody() -> None:
     assert python["python-version"] == "3.11"
     (kept,) = [step["with"]["path"] for step in steps if "upload-artifact" in step.get("uses", "")]
     assert kept in (ROOT / ".ci" / "run").read_text()
+
+
+def test_the_demo_has_a_report_before_torch_is_installed_and_torch_comes_alone(tmp_path: Path) -> None:
+    command = ["make", "--dry-run", "demo", f"VENV={tmp_path / 'venv'}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    steps = (
+        "--editable .\n",
+        "oodles report bert-hans",
+        "install --quiet torch\n",
+        "--editable '.[train]'",
+        "oodles demo",
+    )
+    places = [done.stdout.index(step) for step in steps]
+    assert places == sorted(places)
 
 
 def test_pre_commit_runs_what_lint_runs() -> None:

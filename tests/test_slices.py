@@ -1,20 +1,25 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from conftest import oodles
 from oodles.api.records import StoredRecords
 from oodles.contracts import Example, Pattern
+from oodles.disk import write_json
 from oodles.errors import ConfigError
 from oodles.stats.cautions import sharing
 from oodles.stats.correlate import partial_correlations
-from oodles.store.table import read_records, read_runs
+from oodles.store.sidecars import read_json
+from oodles.store.table import DamageWarning, read_records, read_runs
 from oodles.suite.patterns import render
 from oodles.suite.slices import members_of, resolve_slice, slice_names, strata_of
 
@@ -244,9 +249,46 @@ def test_stored_records_without_members_stand_alone(sliced: Path, tmp_path: Path
     shutil.copytree(sliced / "out", tmp_path / "out")
     table = read_runs(tmp_path / "out", ["away", "far"])
     shutil.rmtree(tmp_path / "out" / "sets")
+    study = read_json(tmp_path / "out" / "study.json")
+    older = {key: value for key, value in study.items() if key not in ("checksum", "sets", "members")}
+    write_json(tmp_path / "out" / "study.json", older)
     result = partial_correlations(table, StoredRecords.read(tmp_path / "out", ["away", "far"]))
     assert set(result.fits["reliability_from"]) == {"records"}
     assert any("records without labels" in said for said in result.table["caveats"].iloc[0])
+
+
+@pytest.mark.parametrize("harm", ["item", "gold", "slice:label", "slice:kind", "example", "another set", "gone"])
+def test_a_set_that_is_not_the_stored_one_is_noted_and_not_used(harm: str, sliced: Path, tmp_path: Path) -> None:
+    root = tmp_path / "out"
+    shutil.copytree(sliced / "out", root)
+    (file,), (far,) = (list((root / "sets").glob(f"{name}-*.parquet")) for name in ("away", "far"))
+    if harm == "gone":
+        file.unlink()
+    elif harm == "another set":
+        file.write_bytes(far.read_bytes())
+    else:
+        held = pq.read_table(file)
+        cells = held.column(harm).to_pylist()
+        changed = held.set_column(held.column_names.index(harm), harm, pa.array([*cells[1:], cells[0]]))
+        pq.write_table(changed, file)  # with the file's own metadata
+    names = ["away", "far", "away/u"]
+    with pytest.warns(DamageWarning) as told:
+        table = read_runs(root, names)
+    note = f"{file}: .*; run the study again to rewrite it; test set 'away' is analysed without records and slices"
+    assert len(told) == 1
+    assert re.fullmatch(note, str(told[0].message))
+    assert set(table.test_set) == {"home", "away", "far"}
+    away = table[(table.test_set == "away") & (table.metric == "accuracy")]
+    assert away["chance"].isna().all()
+    stored = StoredRecords.read(root, names)
+    result = partial_correlations(table, stored)
+    assert dict(zip(result.fits["test_set"], result.fits["reliability_from"], strict=True)) == {
+        "away": "binomial",
+        "far": "records",
+    }
+    assert stored.notes.texts == table.attrs["notes"]
+    with pytest.warns(DamageWarning):
+        assert set(read_records(root, names).test_set) == {"home", "far"}
 
 
 def test_damaged_records_are_noted_and_not_used(sliced: Path, tmp_path: Path) -> None:

@@ -203,6 +203,20 @@ def test_folded_caveats_keep_the_signs_of_their_numbers() -> None:
     assert set(texts.values()) == {"hans, paws, rte: noise (reliability -1.78 to 0.20)"}
 
 
+def test_folded_caveats_with_an_interval_or_a_range_stay_readable() -> None:
+    rest = "much of it rests on one part of training"
+    said = [f"without step 1000 r is {r}: {rest}" for r in ("+0.21 (-0.48 to +0.74)", "+0.54 (-0.22 to +0.93)")]
+    other = [f"without steps 0 to 64 r is {r}: {rest}" for r in ("-0.30 (-0.61 to +0.10)", "+0.12 (-0.20 to +0.41)")]
+    assert set(fold([*said, *other]).values()) == {
+        f"without step 1000 r is +0.21 to +0.54: {rest}",
+        f"without steps 0 to 64 r is -0.30 to +0.12: {rest}",
+    }
+    assert fold(said[:1]) == {said[0]: said[0]}
+    assert set(fold(["hans: n = 10 to 30", "rte: n = 20 to 90"], names=["hans", "rte"]).values()) == {
+        "hans, rte: n = 10 to 90"
+    }
+
+
 def test_folded_caveats_keep_the_names_of_runs() -> None:
     said = ["m-125m_snli_0_2048 carries 44% of this pair", "m-125m_snli_2_2048 carries 58% of this pair"]
     assert set(fold(said).values()) == {

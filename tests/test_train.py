@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import typing
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -86,6 +87,27 @@ def rates_of(tokenizer: Any, recipe: Recipe) -> list[float]:
     seen = Rates()
     fine_tune(attach_lora(tiny("llama"), Lora(), seed=0), tokenizer, planted(4), recipe, Seeds.all(0), [seen])
     return seen.rates
+
+
+def test_the_loss_of_a_step_is_known_before_its_evaluation(tokenizer: Any) -> None:
+    """The Trainer logs it afterwards, rounded."""
+    told: dict[int, Callable[[], float]] = {}
+    shown: dict[int, float] = {}
+    logged: dict[int, float] = {}
+
+    class Watch(transformers.TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            shown[state.global_step] = told[state.global_step]()
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+            logged.update({state.global_step: logs["loss"]} if "loss" in logs else {})
+
+    model = attach_lora(tiny("llama"), Lora(), seed=0)
+    recipe = Recipe(steps=4, batch_size=4, accumulate=2)
+    fine_tune(model, tokenizer, planted(16), recipe, Seeds.all(0), [Watch()], tell_loss=told.__setitem__)
+    assert sorted(shown) == sorted(logged) == [1, 2, 3, 4]
+    assert len(set(logged.values())) == 4
+    assert [shown[step] for step in logged] == pytest.approx(list(logged.values()), abs=1e-4)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

@@ -29,7 +29,7 @@ def test_many_runs_count_pairs_after_adjustment():
     assert not verdict.descriptive
     assert verdict.sentence.startswith("Yes: with 9 runs")
     assert (
-        "of 3 pairs of test sets 3 rise together (hans ~ paws; hans ~ rte; paws ~ rte), 0 move apart and 0 cannot be"
+        "of 3 pairs of test sets 3 rise together (hans ~ paws; hans ~ rte; paws ~ rte), 0 move apart, and 0 cannot be"
         in verdict.sentence
     )
 
@@ -107,10 +107,10 @@ def test_a_relation_within_runs_is_not_passed_over() -> None:
             for name, value in (("in", z), ("a", z + levels[0] + shared), ("b", z + levels[1] + shared)):
                 rows.append((f"r{run}", step, name, value + draw.normal(0, 0.002)))
     table = pd.DataFrame(rows, columns=["run", "step", "test_set", "value"])
-    result = partial_correlations(table, in_domain="in", method="linear")
+    result = partial_correlations(table, in_domain="in", method="linear", exact=True)
     inside = result.table[result.table["within"] == "run"].iloc[0]
     assert inside["p_holm"] < 0.05
-    assert "within runs, each run's own level taken out, 1 rise together" in verdicts(result)[0].sentence
+    assert "within runs, each run's own level taken out, 1 rises together" in verdicts(result)[0].sentence
 
 
 def test_pairs_that_were_never_tested_are_not_counted_as_no_relation():
@@ -124,7 +124,7 @@ def test_pairs_that_were_never_tested_are_not_counted_as_no_relation():
     assert (
         "of 6 pairs of test sets 5 rise together (hans ~ paws; hans ~ rte; paws ~ rte and 2 more), " in verdict.sentence
     )
-    assert "0 move apart and 0 cannot be told" in verdict.sentence
+    assert "0 move apart, and 0 cannot be told" in verdict.sentence
     assert "1 pair could not be tested, as the caveats say" in verdict.sentence
     assert verdict.sentence.startswith("Yes, where it can be told")
 
@@ -155,7 +155,7 @@ def test_a_pair_that_is_perfect_without_noise_is_clear_and_not_open():
     assert np.isfinite(row["p_corrected"])
     (verdict,) = verdicts(result)
     assert "all 0 tests" not in verdict.sentence
-    assert bool(row["clear"]) == ("1 rise together" in verdict.sentence)
+    assert bool(row["clear"]) == ("1 rises together" in verdict.sentence)
 
 
 def test_names_may_hold_braces():
@@ -167,7 +167,7 @@ def test_names_may_hold_braces():
 
 def test_the_short_answer_counts_and_its_points_name_the_pairs_with_their_intervals():
     (verdict,) = verdicts(partial_correlations(simulated(runs=9, rho=0.9, level=0.0)))
-    assert verdict.short.startswith("Yes: of 3 pairs of test sets 3 rise together, 0 move apart and 0 cannot be told")
+    assert verdict.short.startswith("Yes: of 3 pairs of test sets 3 rise together, 0 move apart, and 0 cannot be told")
     assert "~" not in verdict.short
     (together,) = [point for point in verdict.points if point.startswith("Rise together: ")]
     assert re.search(r"hans ~ paws \(\+0\.\d\d, \+0\.\d\d to \+0\.\d\d\)", together)
@@ -184,3 +184,19 @@ def test_where_nothing_could_be_tested_the_short_answer_points_to_the_caveats():
     table = partial_correlations(simulated(runs=6)).table.assign(p_corrected=float("nan"), clear=False)
     result = replace(partial_correlations(simulated(runs=6)), table=table)
     assert verdicts(result)[0].short == "No answer: none of 3 pairs of test sets could be tested, as the caveats say."
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_untested_pairs_without_a_correlation_are_told(runs: int) -> None:
+    table = simulated(runs=runs)
+    still = table[table["test_set"] == "hans"].assign(test_set="still", value=0.5)
+    (verdict,) = verdicts(partial_correlations(pd.concat([table, still])))
+    assert verdict.descriptive
+    for told in (verdict.sentence, verdict.points[0]):
+        assert "f 6 pairs of test sets" in told
+        assert "; 3 pairs have no correlation, as the caveats say." in told
+
+
+def test_one_test_is_told_as_one() -> None:
+    result = partial_correlations(simulated(runs=9, sets=("mnli", "hans", "paws")), within="pooled")
+    assert "Holm's adjustment over the one test reported)" in verdicts(result)[0].sentence

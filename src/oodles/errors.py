@@ -72,13 +72,28 @@ class MissingExtraError(OodlesError):
 def nearest(word: str, choices: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: the nearest known name, or a few known names."""
     names = sorted(map(str, choices))
-    close = difflib.get_close_matches(word[:LONG], names[:COMPARED], n=1)
-    return f"did you mean '{shown(close[0])}'?" if close else f"known: {some(names) or 'none'}"
+    close = _close(word[:LONG], names[:COMPARED])
+    return f"did you mean '{shown(close)}'?" if close else f"known: {some(names) or 'none'}"
 
 
-def no_test_set(where: object, name: str, known: Iterable[str]) -> str:
+def _close(word: str, names: list[str]) -> str:
+    """The name that differs in its case only, else the shortest that holds the word, else one spelt alike.
+
+    >>> _close("snli", ["mnli", "SNLI (ID)"]), _close("snil", ["MNLI", "SNLI"]), _close("x", ["SNLI"])
+    ('SNLI (ID)', 'SNLI', '')
+    """
+    asked = word.casefold()
+    folded = {name: name.casefold() for name in names}
+    holding = [name for name in names if folded[name] == asked or (len(asked) > 2 and asked in folded[name])]
+    if holding:
+        return min(holding, key=len)
+    alike = difflib.get_close_matches(asked, folded.values(), n=1)
+    return next((name for name in names if alike and folded[name] == alike[0]), "")
+
+
+def no_test_set(where: object, name: str, known: Iterable[str], option: str = "--test-set") -> str:
     """Return the message about a test set that scores lack; `where` is the file, folder or finding that has them."""
-    return f"{where}: no scores of test set '{shown(name)}'; choose another --test-set ({nearest(name, known)})"
+    return f"{where}: no scores of test set '{shown(name)}'; choose another {option} ({nearest(name, known)})"
 
 
 def some(names: Iterable[object], most: int = 8) -> str:
@@ -91,14 +106,14 @@ def some(names: Iterable[object], most: int = 8) -> str:
     return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
 
 
-def listed(things: Iterable[object]) -> str:
+def listed(things: Iterable[object], word: str = "and") -> str:
     """Join a few values with commas and "and".
 
-    >>> listed([15, 8, 2]), listed([4])
-    ('15, 8 and 2', '4')
+    >>> listed([15, 8, 2]), listed([4]), listed(["seed", "step"], "or")
+    ('15, 8 and 2', '4', 'seed or step')
     """
     *before, last = map(str, things)
-    return f"{', '.join(before)} and {last}" if before else last
+    return f"{', '.join(before)} {word} {last}" if before else last
 
 
 def shown(value: object, most: int = LONG) -> str:

@@ -192,6 +192,19 @@ def _json_lines(text: str, path: Path, where: str) -> list[dict[str, Any]]:
     return rows
 
 
+def frame_of(data: bytes, columns: list[str] | None = None) -> pd.DataFrame:
+    """Read the bytes of a small Parquet file, or some of its columns, as a table; ValueError has a one-line reason."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)  # a third of read_table's time
+        frame: pd.DataFrame = file.read(columns, use_threads=False).to_pandas()
+    except Exception as error:  # Arrow and pandas raise many kinds of errors for a damaged file
+        raise ValueError(first_line(error)) from None
+    return frame
+
+
 def read_frame(path: Path, **options: Any) -> pd.DataFrame:
     """Read a Parquet file as a table; raises OSError, or ValueError with a one-line reason."""
     import pyarrow.parquet as pq

@@ -29,6 +29,7 @@ RUN_JSON: Mapping[str, Any] = {
         "runs?": [str],
         "slices?": [str],
         "sets?": {...: str},
+        "members?": {...: str},
     },
     "spec.json": {
         "model": {"label": str, "source?": str, "revision?": (str, None)},
@@ -56,6 +57,7 @@ RUN_JSON: Mapping[str, Any] = {
                 **{"set": str, "kind?": str, "n?": int, "chance?": (*NUMBER, None), "tags?": [str]},
                 **{"labels?": {...: int}, "dropped?": {...: int}},
                 **dict.fromkeys(("hash?", "origin?", "revision?"), (str, None)),
+                "rendered?": {...: {...: ANY}},
             }
         ],
     },

@@ -16,18 +16,20 @@ from typing import Any
 import pandas as pd
 
 from oodles.api.findings import Finding, findings
-from oodles.api.imports import gather, home_sets, options_of
+from oodles.api.imports import gather, gather_frame, home_sets, options_of
 from oodles.api.records import StoredRecords
-from oodles.errors import ConfigError, nearest, shown
+from oodles.errors import ConfigError, DataError, nearest, shown
+from oodles.imports.contract import NO_TEST_SETS, Imported, Options
 from oodles.stats.analysis import SUMMARY, Analysis, analyse_table, read_results
-from oodles.stats.longtable import SOURCE, pick_sets
+from oodles.stats.correlate import NEEDS_TWO
+from oodles.stats.longtable import REQUIRED, SOURCE, pick_sets
 from oodles.stats.outcomes import Examples
 from oodles.store.archive import is_packed, opened
-from oodles.store.facts import describe_audit, describe_runs, tags_of
+from oodles.store.facts import describe_audit, describe_runs, tags_of, unmade_runs
 from oodles.store.folder import StudyFolder
 from oodles.store.table import DamageWarning, read_runs
 
-KEPT = ("by", "unit", "metric", "level", "in_domain", "within", "method", "correlation", "shared_start")
+KEPT = ("by", "unit", "metric", "level", "in_domain", "within", "method", "correlation", "shared_start", "exact")
 TEXTS = ("method", "interval", "correlation", "metric", "unit", "shared_start")
 NAMES = ("by", "within", "in_domain", "test_sets")  # a name, or several
 NUMBERS = ("level", "chance")
@@ -57,7 +59,8 @@ def analyse(
         Only these test sets and slices, beside the in-domain ones.
     **options
         As for `partial_correlations`: method, within, interval, correlation, metric, by, unit, in_domain, chance,
-        shared_start, level. Further questions: `across` (columns, e.g. ``"model"``: does it depend on the model
+        shared_start, level, exact. `n`: how many examples a test set has, where scores come without that, such as
+        ``{"mnli": 9815}``. Further questions: `across` (columns, e.g. ``"model"``: does it depend on the model
         whether test sets agree?), `sensitivity` (in how many defensible analyses does a conclusion hold?), `windows`
         (over training), `redundancy` (which sets are needed?), `stability`, `skill` and `averages` (by model size and
         shots). For other tools' files also the options of `import_scores`: format, maps, names, keys, preset, refresh.
@@ -76,7 +79,12 @@ def analyse(
     test_sets = [test_sets] if isinstance(test_sets, str) else test_sets
     about_files = {name: given.pop(name) for name in IMPORT if name in given}
     if isinstance(source, pd.DataFrame):
-        return _of_table(source, records, test_sets, given)
+        indexed = any(name is not None for name in source.index.names)
+        known = {*source.columns}
+        if not about_files and ({*REQUIRED} <= known or ({"test_set", "value"} & known and not indexed)):
+            return _of_table(source, records, test_sets, given)
+        about = _import_options(given, test_sets, about_files)
+        return _of_imported(gather_frame(source, about), about, records, given)
     paths = _paths(source)
     whole = _of_path(paths[0], records, test_sets, given) if len(paths) == 1 and not about_files else None
     return whole or _of_files(paths, records, test_sets, given, about_files)
@@ -123,12 +131,29 @@ def _of_files(
     for path in paths:
         if is_packed(path) or StudyFolder(path).is_study or (path / SUMMARY).is_file():
             raise ConfigError(f"{path}: a study or results of oodles; analyse it alone, without options of import")
-    options = options_of(in_domain=given.get("in_domain"), test_sets=test_sets, **about_files)
-    imported = gather(paths, options)
+    options = _import_options(given, test_sets, about_files)
+    return _of_imported(gather(paths, options), options, records, given)
+
+
+def _import_options(
+    given: Mapping[str, Any], test_sets: Sequence[str] | None, about_files: Mapping[str, Any]
+) -> Options:
+    return options_of(in_domain=given.get("in_domain"), test_sets=test_sets, **about_files)
+
+
+def _of_imported(
+    imported: Imported, options: Options, records: pd.DataFrame | Examples | None, given: dict[str, Any]
+) -> Analysis:
     if options.in_domain:
         given = {**given, "in_domain": home_sets(imported, options)}
     found = imported.records if records is None else records
-    return replace(_of_table(imported.table, found, None, given), notes=imported.notes)
+    try:
+        return replace(_of_table(imported.table, found, None, given), notes=imported.notes)
+    except DataError as error:
+        left_out = [note for note in imported.notes if note.startswith(NO_TEST_SETS)]
+        if NEEDS_TWO not in str(error) or not left_out:
+            raise
+        raise DataError(f"{error}; {left_out[0]}; choose test sets with --test-set") from None
 
 
 def _check_types(given: Mapping[str, Any]) -> None:
@@ -140,6 +165,10 @@ def _check_types(given: Mapping[str, Any]) -> None:
             raise ConfigError(f"analyse: {name} is {shown(repr(value))}, expected text")
         if name in NUMBERS and (isinstance(value, bool) or not isinstance(value, (int, float))):
             raise ConfigError(f"analyse: {name} is {shown(repr(value))}, expected a number")
+        if name == "exact" and not isinstance(value, bool):
+            raise ConfigError(f"analyse: exact is {shown(repr(value))}, expected True or False")
+        if name == "n" and not isinstance(value, Mapping):
+            raise ConfigError(f"analyse: n is {shown(repr(value))}, expected examples by test set: {{'mnli': 9815}}")
         names = [value] if isinstance(value, str) else value
         if name in NAMES and not (isinstance(names, Sequence) and all(isinstance(n, str) for n in names)):
             raise ConfigError(f"analyse: {name} is {shown(repr(value))}, expected a name or a list of names")
@@ -168,7 +197,7 @@ def _of_finding(finding: Finding, test_sets: Sequence[str] | None, given: dict[s
         title=finding.title,
         question=finding.question,
         source=finding.provenance,
-        notes=(*finding.remarks, *analysis.notes),
+        notes=(*finding.remarks_on(options), *analysis.notes),
     )
 
 
@@ -192,7 +221,7 @@ def _of_study(
         if run["status"] != "done"
     ]
     damage = [text.replace(str(path), called) for text in (*table.attrs["notes"], *records.notes.texts)]
-    notes = dict.fromkeys([*damage, *unfinished])
+    notes = dict.fromkeys([*damage, *unfinished, *unmade_runs(path)])
     return replace(analysis, runs=tuple(runs), notes=tuple(notes), audit=describe_audit(path))
 
 

@@ -6,7 +6,7 @@ Most are tables that others have published; a study of this project ships packed
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -28,6 +28,7 @@ class _Options:
     by: tuple[str, ...] | None = None
     within: tuple[str, ...] | None = None
     unit: str | None = None
+    shared_start: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,7 @@ class Finding:
     test_sets: tuple[str, ...] = ()
     first_step: int = 0
     remarks: tuple[str, ...] = ()
+    option_remarks: Mapping[str, str] = field(default_factory=dict)  # by the option of its own that each is about
     options: _Options = field(default_factory=_Options)
 
     @property
@@ -71,15 +73,20 @@ class Finding:
 
     def given(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
         """The options of its analysis: what a user chose, else its own."""
-        own = {name: getattr(self.options, name) for name in ("by", "within", "unit")}
-        return {name: value for name, value in {**own, **chosen}.items() if value is not None}
+        return {name: value for name, value in {**asdict(self.options), **chosen}.items() if value is not None}
+
+    def remarks_on(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """What to know of an analysis with these options: of its own options only what holds with them."""
+        own = asdict(self.options)
+        kept = [remark for name, remark in self.option_remarks.items() if options.get(name) == own[name]]
+        return (*kept, *self.remarks)
 
     @property
     def provenance(self) -> str:
         """Where the figures come from, in one line."""
         if self.packed:
             return f"this project's own study: {self.file}, licence {self.licence}"
-        return f"published figures: {self.citation} {self.source} at {self.commit}, {self.file}; licence {self.licence}"
+        return f"published scores: {self.citation} {self.source} at {self.commit}, {self.file}; licence {self.licence}"
 
 
 @cache

@@ -21,7 +21,7 @@ from oodles.api.findings import findings
 from oodles.errors import ConfigError, nearest
 from oodles.imports.contract import Imported, Options
 from oodles.imports.registry import read_paths, with_preset
-from oodles.imports.tables import as_csv
+from oodles.imports.tables import as_csv, read_frame
 from oodles.outputs import check_target, write_aside
 from oodles.stats.longtable import GUESSABLE, SOURCE, pick_sets
 from oodles.stats.series import BY, one_step
@@ -113,7 +113,15 @@ def gather(paths: Sequence[str | Path], options: Options) -> Imported:
         raise ConfigError("no path; give a file or a folder")
     for path in paths:
         _refuse_finding(Path(path))
-    imported = read_paths([Path(path) for path in paths], options)
+    return _chosen(read_paths([Path(path) for path in paths], options), options)
+
+
+def gather_frame(frame: pd.DataFrame, options: Options) -> Imported:
+    """The same of a table in memory that is no long one."""
+    return _chosen(read_frame(frame, options), options)
+
+
+def _chosen(imported: Imported, options: Options) -> Imported:
     wanted = [imported.aliases.get(name, name) for name in options.test_sets]
     table = pick_sets(imported.table, wanted, home_sets(imported, options))
     table.attrs[SOURCE] = imported.table.attrs.get(SOURCE, "table")

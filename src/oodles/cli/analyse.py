@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodles.cli.options import AnalysisOptions, AsJson, ImportOptions, Out, spread
+from oodles.cli.options import AnalysisOptions, AsJson, ImportOptions, Out, sizes_of, spread
 from oodles.cli.printing import answers, note, print_json, tell
 from oodles.errors import ConfigError
 from oodles.runs.progress import say
@@ -112,7 +112,9 @@ def analyse_paths(paths: list[Path], options: AnalysisOptions, files: ImportOpti
     from oodles.api.analyse import analyse as analyse_source
 
     about = {name: value for name, value in asdict(files).items() if value}
-    analysis = analyse_source(paths, **{**asdict(options), **about, "by": _groups(options.by)})
+    analysis = analyse_source(
+        paths, **{**asdict(options), **about, "by": _groups(options.by), "n": sizes_of(options.n)}
+    )
     note(analysis.notes)
     return analysis
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from oodles.cli.options import AnalysisOptions, AsJson, spread
+from oodles.cli.options import AnalysisOptions, AsJson, sizes_of, spread
 from oodles.cli.printing import answers, print_json
 
 
@@ -31,7 +31,8 @@ def compare(
     from oodles.api.compare import compare as compare_studies
     from oodles.show.answers import print_comparison
 
-    given = {name: value for name, value in asdict(options).items() if value is not None and name != "across"}
+    chosen = {**asdict(options), "n": sizes_of(options.n)}
+    given = {name: value for name, value in chosen.items() if value is not None and name != "across"}
     answer = compare_studies(first, second, **given)
     if as_json:
         frames = {name: json.loads(frame.to_json(orient="records")) for name, frame in answer.tables.items()}

@@ -39,5 +39,6 @@ def findings(
     else:
         finding = published[name]
         further = [f"--test-set takes, too: {', '.join(finding.further_sets())}"] * bool(finding.further_sets())
-        lines = [finding.title, "", finding.question, finding.rows, *further, *finding.remarks, "", finding.provenance]
+        remarks = finding.remarks_on(finding.given({}))
+        lines = [finding.title, "", finding.question, finding.rows, *further, *remarks, "", finding.provenance]
         tell("\n".join([*lines, "", f"next: oodles analyse {name}, oodles report {name}"]))

@@ -88,4 +88,6 @@ def _show(contents: Contents) -> None:
         for one in contents.test_sets
     ]
     print_table("", ["test set", "role", "n", "runs", "lowest", "highest"], rows)
+    if not all(one["n"] for one in contents.test_sets):
+        tell("where n is blank and you know it, add --n SET=NUMBER to what follows: for the in-domain set above all")
     tell(f"\nnext: {contents.command}")

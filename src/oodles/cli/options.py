@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from oodles.contracts import Study
+from oodles.errors import ConfigError, shown
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Set = Annotated[
@@ -90,6 +91,19 @@ class AnalysisOptions:
     test_sets: TestSets = None
     chance: Annotated[
         float | None, typer.Option("--chance", help="Score of guessing in-domain; default the table's column chance.")
+    ] = None
+    n: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--n",
+            metavar="TEST_SET=NUMBER",
+            help="How many examples a test set has, for tables without a column n. May be repeated; the in-domain set"
+            " matters most: its noise makes correlations.",
+        ),
+    ] = None
+    exact: Annotated[
+        bool | None,
+        typer.Option("--exact", help="Take in-domain scores as free of noise where it is not known."),
     ] = None
     shared_start: Annotated[
         str | None,
@@ -235,6 +249,18 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
 def _fields(record: Callable[..., Any]) -> list[inspect.Parameter]:
     """The fields of a record, as parameters of a command."""
     return list(inspect.signature(record, eval_str=True).parameters.values())
+
+
+def sizes_of(given: list[str] | None) -> dict[str, int] | None:
+    """How many examples test sets have, from `--n snli=9842`."""
+    sizes: dict[str, int] = {}
+    for text in given or ():
+        name, _, number = text.rpartition("=")
+        if not name or not (number.isascii() and number.isdecimal()) or len(number) > 15:
+            raise ConfigError(f"--n {shown(text)}: expected TEST_SET=NUMBER, such as --n snli=9842")
+        if sizes.setdefault(name, int(number)) != int(number):
+            raise ConfigError(f"--n {shown(text)}: {name} has {sizes[name]} examples already; give one number")
+    return sizes or None
 
 
 def study_of(study: str, override: list[str] | None, data: Path | None) -> Study:

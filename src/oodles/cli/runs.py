@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -41,7 +42,8 @@ from oodles.cli.printing import (
 )
 from oodles.contracts import Study
 from oodles.errors import ConfigError
-from oodles.runs.progress import duration, say
+from oodles.runs.progress import duration, log_stream, say
+from oodles.terminal import PlainConsole
 
 if TYPE_CHECKING:
     from oodles.stats.analysis import Analysis
@@ -79,13 +81,13 @@ def demo(
     from oodles.study.load import load_study
 
     study = load_study("quick" if quick else "demo", override or ())
+    root = out or Path(study.out)
+    _show_finding(root)  # first: it needs neither torch nor a network
     for model in study.models:
         if not is_fetched(model):
             fetch_model(model, say)
     if quick:
         say("plumbing check: the model is tiny and untrained, so the numbers mean nothing")
-    root = out or Path(study.out)
-    _show_finding(root)
     _run(study, root, RunOptions(), quiet=True)
     _finish(root, analyse_paths([root], AnalysisOptions(), ImportOptions()), as_json)
 
@@ -94,11 +96,13 @@ def _show_finding(root: Path) -> None:
     """A report of published runs beside the demo's folder: something true to look at while the model trains."""
     from oodles.api.analyse import analyse
     from oodles.show.report import write_report
+    from oodles.show.terminal import print_answer
 
     analysis = analyse(WHILE_WAITING)
     written = write_report(analysis, root.parent / f"{WHILE_WAITING}.html")
-    say(f"{analysis.title}: {analysis.verdicts[0].sentence}")
-    say(f"a report of these published runs, to look at while the demo runs: {written}")
+    say(f"{analysis.title}, published runs:")
+    print_answer(analysis.verdicts[0], PlainConsole(file=log_stream(), width=None if sys.stderr.isatty() else 80))
+    say(f"Report, to look at while the demo runs: {written}\n")
 
 
 def _finish(root: Path, analysis: Analysis, as_json: bool) -> None:

@@ -33,7 +33,7 @@ SEPARATOR = re.compile(r"sep=(.)\r?\n")  # how Excel says it
 MANY, SPOILT = 5, 0.2  # cells of a column of numbers, and the share of others that may have slipped in
 COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
 POINT = re.compile(r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?")
-NUMBER = r"[+-]?\d*[.,]?\d+"
+NUMBER = r"[+-]?[0-9]*[.,]?[0-9]+"  # pandas reads no other digits
 SPREAD = re.compile(rf"\W*{NUMBER}\s*%?\s*(?:±|\+/?-|\(|\[)\s*{NUMBER}.*")  # 80.1 ± 0.3, 80.1 (0.3)
 MARKED = re.compile(rf"[*_†‡§−\s]*{NUMBER}\s*%?[*_†‡§\s]*")  # **80.1**, 80.1†
 DOTTED = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+")
@@ -60,15 +60,20 @@ def read_cells(path: Path, where: str | None = None) -> pd.DataFrame:
         raise DataError(f"{where}: cannot be read as {kind[1:]}: {first_line(error)}") from None
 
 
+def cells_of(frame: pd.DataFrame, where: str) -> pd.DataFrame:
+    """The same of a table in memory, whose index may hold runs and steps."""
+    table = _named(_with_index(frame), where)
+    for name in table.columns:
+        if isinstance(table[name].dtype, pd.CategoricalDtype):
+            table[name] = table[name].astype(object)
+        if pd.api.types.is_string_dtype(table[name]):
+            list(table[name].unique())  # Parquet does not look at the bytes of its texts; this does
+    return table
+
+
 def _read(path: Path, kind: str, where: str) -> pd.DataFrame:
     if kind == ".parquet":
-        table = _named(_with_index(read_frame(path)), where)
-        for name in table.columns:
-            if isinstance(table[name].dtype, pd.CategoricalDtype):
-                table[name] = table[name].astype(object)
-            if pd.api.types.is_string_dtype(table[name]):
-                list(table[name].unique())  # Parquet does not look at the bytes of its texts; this does
-        return table
+        return cells_of(read_frame(path), where)
     if kind in TEXT:
         return _read_text(path, kind, where)
     if kind == ".xlsx":
@@ -85,7 +90,9 @@ def _read(path: Path, kind: str, where: str) -> pd.DataFrame:
 def _with_index(table: pd.DataFrame) -> pd.DataFrame:
     """An index that says something, as where a user made the runs one, is a column as well."""
     plain = table.index.names == [None] and pd.api.types.is_integer_dtype(table.index)
-    return table if plain else table.reset_index()
+    again = [level for level, name in enumerate(table.index.names) if name in table.columns]
+    table = table.reset_index(again, drop=True) if again else table
+    return table if plain or len(again) == len(table.index.names) else table.reset_index()
 
 
 def _rows(value: Any, where: str) -> list[dict[str, Any]]:
@@ -101,6 +108,8 @@ def _cell(value: Any) -> Any:
 def _read_text(path: Path, kind: str, where: str) -> pd.DataFrame:
     """Text stays text; whether a column holds numbers is decided once it is known how they are written."""
     text = _decode(path.read_bytes(), where)
+    if "\n" not in text:
+        text = text.replace("\r", "\n")  # lines as old Macs ended them
     told = SEPARATOR.match(text)
     text = text[told.end() :] if told else text
     delimiter = told[1] if told else "\t" if kind in (".tsv", ".tab") else _delimiter(text)

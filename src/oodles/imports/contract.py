@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import pandas as pd
 
+NO_TEST_SETS = "columns that are no test sets"  # how a note on them begins
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:

@@ -29,6 +29,8 @@ def wide_shares(
         return table
     low, high = table[columns].min(), table[columns].max()
     wrong = [c for c in columns if low[c] < 0 or high[c] > 100]
+    for column in wrong:
+        _refuse_odd_cell(table[column], column, where)
     if wrong:
         found = low[wrong[0]] if low[wrong[0]] < 0 else high[wrong[0]]
         cure = _example(columns, high, wrong) or "remove the column"
@@ -46,13 +48,30 @@ def wide_shares(
     for column in large:
         share = table[column].between(0, 1, inclusive="right")
         if share.any():
-            row = int(np.flatnonzero(share)[0])
+            row, value = _first(table[column], share)
             raise DataError(
-                f"{where} row {row + 1}: {shown(column)} is {table[column].iloc[row]:g}, other rows go up to"
+                f"{where} row {row}: {shown(column)} is {value:g}, other rows go up to"
                 f" {high[column]:g}; write all as shares or all as per cent"
             )
     notes.append(TOLD)
     return table.assign(**{c: table[c] / 100 for c in columns})
+
+
+def _refuse_odd_cell(column: pd.Series, name: str, where: str) -> None:
+    """A cell that no accuracy can be, where most of the column are accuracies, or an infinity anywhere."""
+    odd = column.notna() & ~column.between(0, 100)
+    infinite = np.isinf(column)
+    if infinite.any() or odd.sum() * 2 <= column.notna().sum():
+        row, value = _first(column, infinite if infinite.any() else odd)
+        raise DataError(
+            f"{where} row {row}: {shown(name)} is {value:g}, no accuracy; correct the cell, or leave it empty"
+        )
+
+
+def _first(column: pd.Series, where: pd.Series) -> tuple[int, float]:
+    """The file's row of the first such cell, and what it holds; rows without scores were left out before."""
+    place = int(np.flatnonzero(where)[0])
+    return int(column.index[place]) + 1, float(column.iloc[place])
 
 
 def _example(columns: Sequence[str], high: pd.Series, wrong: Sequence[str]) -> str:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from oodles.errors import ConfigError, DataError, nearest, shown, some
-from oodles.imports.cells import NUMBER, PICKLES, SUFFIXES, TEXT, read_cells
+from oodles.errors import ConfigError, DataError, listed, nearest, shown, some
+from oodles.imports.cells import NUMBER, PICKLES, SUFFIXES, TEXT, cells_of, read_cells
 from oodles.imports.columns import SYNONYMS, are_steps, as_steps, chosen, is_score, is_summary, mapped
-from oodles.imports.contract import Imported, Options
+from oodles.imports.contract import NO_TEST_SETS, Imported, Options
 from oodles.imports.found import files_below
 from oodles.imports.identity import FIELDS, RunMap, read_maps
 from oodles.imports.keys import METRICS, PREFIX, by_suffix, canonical, split_keys
@@ -31,7 +31,9 @@ EXPORT = re.compile(r"(?P<run>.+) - (?P<key>.+?)(?P<kind>__MIN|__MAX|__STEP)?") 
 TIME = re.compile(r"relative time.*|wall time", re.IGNORECASE)  # what a chart of wandb has instead of the step
 NO_STEPS = "no column for the step: every row is a model with one checkpoint"
 DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?$|\d{1,2}[./]\d{1,2}[./]\d{4}([T ].*)?$")
+UNNAMED = re.compile(r"column \d+|Unnamed.*")  # a column without a name, as it is called here and by pandas
 ROW = "row"  # --map run=row: every row is a run
+ROWS_ARE_RUNS = f"where every row is a run of its own: --map run={ROW}"
 
 
 def recognise(path: Path) -> bool:
@@ -45,7 +47,7 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
     """All tables, under each other; a file without a column for its run is a run where there are several."""
     files = [file for path in paths for file in (_tables_in(path) if path.is_dir() else [path])]
     maps = read_maps(options)
-    parts = [_read_one(file, maps, options, several=len(files) > 1) for file in files]
+    parts = [_read_one(read_cells(file), file, maps, options, several=len(files) > 1) for file in files]
     tables = [part.table for part in parts]
     table = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
     table.attrs[SOURCE] = str(files[0]) if len(files) == 1 else f"{len(files)} tables"
@@ -98,9 +100,18 @@ def _tables_in(folder: Path) -> list[Path]:
     return [file for file in files_below(folder) if file.suffix.lower() == kinds[0]]
 
 
-def _read_one(file: Path, maps: RunMap, options: Options, *, several: bool) -> Imported:
+def read_frame(frame: pd.DataFrame, options: Options) -> Imported:
+    """The long table of a `DataFrame`, long or wide."""
+    where = str(frame.attrs.get(SOURCE, "table"))
+    maps = read_maps(options)
+    found = _read_one(cells_of(frame.copy(), where), Path(where), maps, options, several=False)
+    found.table.attrs[SOURCE] = where
+    return replace(found, table=_with_identity(found.table, maps))
+
+
+def _read_one(cells: pd.DataFrame, file: Path, maps: RunMap, options: Options, *, several: bool) -> Imported:
     where, notes = str(file), list[str]()
-    table = _renamed(read_cells(file), maps, where, notes)
+    table = _renamed(_with_rows(cells, where), maps, where, notes)
     if _is_export(table):
         table = as_table(_from_export(table, notes), where)
         return Imported(format=NAME, table=long_shares(table, where, notes, by_hand=False), notes=tuple(notes))
@@ -113,17 +124,27 @@ def _read_one(file: Path, maps: RunMap, options: Options, *, several: bool) -> I
         table = _from_columns(_from_metrics(table, notes), notes)
     if "test_set" in table.columns or "value" in table.columns:
         return _from_long(table, where, maps, notes)
-    return _from_wide(table, where, maps, options, notes)
+    wide = _from_wide(table, where, maps, options, notes)
+    if several and maps.columns.get("run") == ROW:  # every file has a row 1
+        return replace(wide, table=wide.table.assign(run=f"{file.stem} " + wide.table["run"]))
+    return wide
+
+
+def _with_rows(table: pd.DataFrame, where: str) -> pd.DataFrame:
+    if table.isna().all(axis=None):
+        raise DataError(f"{where}: the table has no rows, only a header; expected a row per run and step")
+    return table
 
 
 def _from_long(table: pd.DataFrame, where: str, maps: RunMap, notes: list[str]) -> Imported:
     if "value" not in table.columns:
         numbers = [c for c in table.columns if c not in _KEPT and _is_number(table[c])]
-        numbers = [c for c in numbers if not re.fullmatch(r"column \d+|Unnamed.*", c)]
+        numbers = [c for c in numbers if not UNNAMED.fullmatch(c)]
         if numbers:
             says = f"say which column holds the score: {mapped('value', numbers[0])}"
             raise DataError(f"{where}: no column 'value'; {says}; columns of numbers: {some(numbers)}")
     _refuse_unnamed_runs(table, where)
+    own = list(table.columns)
     if "run" not in table.columns and any(name in table.columns for name in FIELDS):
         table = _with_run(table, maps, where, notes)
     if "step" not in table.columns:
@@ -132,7 +153,7 @@ def _from_long(table: pd.DataFrame, where: str, maps: RunMap, notes: list[str]) 
     table = _with_metrics(as_table(table, where))
     _refuse_unnamed_runs(table, where)
     table = _told_apart(table, notes)
-    _refuse_long_twins(table, where)
+    _refuse_long_twins(table, where, own)
     table = as_table(long_shares(table, where, notes, by_hand=True), where)
     return Imported(format=NAME, table=table, notes=tuple(notes))
 
@@ -236,30 +257,60 @@ def _from_wide(table: pd.DataFrame, where: str, maps: RunMap, options: Options, 
         )
     odd = _odd_cells(table)
     notes += [f"a column is left out: {said}" for said in list(odd.values())[:4]]
-    left_out = _left_out(table.drop(columns=list(odd)), scores, options)
+    sizes = _sizes(table, scores, options, notes)
+    table = table.drop(columns="n", errors="ignore")
+    left_out = _left_out(table.drop(columns=[*odd, *sizes.values()], errors="ignore"), scores, options)
+    own = list(table.columns)
     table = _with_steps(table, list(scores.splits), where, notes)
     if "run" not in (*table.columns, *maps.columns) and _is_one_run(table, list(scores.splits)):
         table = table.assign(run=Path(where).stem)
         notes.append("no column names the run: the file is one run")
     table = _with_run(table, maps, where, notes)
     table = _told_apart(table, notes)
-    notes.append(f"test sets are the columns {some(scores.splits)}; choose others with --test-set")
+    others = {c: split for c, split in scores.splits.items() if split[1] != "accuracy" and "/" not in c}
+    taken = [c for c in scores.splits if c not in others] or others
+    notes.append(f"test sets are the columns {some(taken)}; choose others with --test-set")
     notes += left_out
-    notes += [
-        f"column '{shown(column)}' is read as the {metric} of {shown(test_set)}"
-        for column, (test_set, metric) in scores.splits.items()
-        if metric != "accuracy" and "/" not in column
-    ][:4]
-    _refuse_twins(table, list(scores.splits), where)
+    read_as = [f"column '{shown(c)}' is read as the {metric} of {shown(name)}" for c, (name, metric) in others.items()]
+    notes += read_as[:4]
+    _refuse_twins(table, list(scores.splits), where, own)
     table = wide_shares(table, scores.splits, where, notes)
     kept = [c for c in table.columns if c not in scores.splits and (c in _KEPT or not _is_number(table[c]))]
+    kept += [c for c in dict.fromkeys(sizes.values()) if c not in kept]
     long = table.melt(kept, list(scores.splits), "column", "value").dropna(subset="value")
     if long.empty:
         raise DataError(f"{where}: no cell of a test set holds a number; expected scores such as 0.713")
     split = pd.DataFrame(scores.splits.values(), index=list(scores.splits), columns=["test_set", "metric"])
     long = long.drop(columns="column").assign(**{c: split[c].loc[long["column"]].to_numpy() for c in split.columns})
+    if sizes:
+        known = {name: long[column] for name, column in sizes.items()}
+        long["n"] = np.select([long["test_set"] == name for name in known], list(known.values()), np.nan)
+        long = long.drop(columns=list(sizes.values()))
     aliases = {column: test_set for column, (test_set, _) in scores.splits.items()}
     return Imported(format=NAME, table=as_table(long, where), notes=tuple(notes), aliases=aliases)
+
+
+def _sizes(table: pd.DataFrame, scores: _Scores, options: Options, notes: list[str]) -> dict[str, str]:
+    """By test set the column with its number of examples, `snli_n` or `n_snli`; one called `n` does not say whose."""
+    names = {str(c).lower(): str(c) for c in table.columns if c not in scores.splits and _is_number(table[c])}
+    found = {}
+    for name in scores.test_sets:
+        called = (f"{name}_n", f"n_{name}", f"{name}/n", f"{name} n", f"n {name}")
+        columns = [names[one.lower()] for one in called if one.lower() in names]
+        cells = pd.concat([table[column] for column in columns]).dropna() if columns else pd.Series(dtype=float)
+        odd = cells[(cells < 1) | (cells % 1 != 0)]
+        if len(columns) > 1:
+            notes.append(f"columns {some(columns)} are left out: one of them may be the number of examples of {name}")
+        elif len(odd):
+            notes.append(f"column {columns[0]} is left out: {shown(odd.iloc[0])} is no number of examples")
+        elif len(cells):
+            found[name] = columns[0]
+    if found:
+        notes.append(f"numbers of examples are the columns {some(found.values())}")
+    if "n" in table.columns and table["n"].notna().any():
+        one = next((scores.splits.get(name, (name, ""))[0] for name in options.in_domain), scores.test_sets[0])
+        notes.append(f"column n is left out: of which test set? call it {one}_n, or say --n {one}=NUMBER")
+    return found
 
 
 def _further(table: pd.DataFrame, scores: _Scores) -> str:
@@ -296,7 +347,7 @@ def _left_out(table: pd.DataFrame, scores: _Scores, options: Options) -> list[st
     for name in (c for c in table.columns if c not in _KEPT and c not in scores.splits):
         reasons.setdefault(_reason(table[name], scores, options), []).append(str(name))
     told = [f"{some(names)} ({why})" for why, names in reasons.items()]
-    return [f"columns that are no test sets: {'; '.join(told)}"] if told else []
+    return [f"{NO_TEST_SETS}: {'; '.join(told)}"] if told else []
 
 
 def _reason(column: pd.Series, scores: _Scores, options: Options) -> str:
@@ -305,6 +356,9 @@ def _reason(column: pd.Series, scores: _Scores, options: Options) -> str:
     if column.name in scores.left_out:
         if options.test_sets:
             return "not among --test-set"
+        if UNNAMED.fullmatch(str(column.name)):
+            counts = column.dropna().diff().dropna().eq(1).all()
+            return "unnamed, a row index" if counts else "unnamed"
         return "not named like an evaluation" if is_score(str(column.name)) else "named like a setting or a summary"
     texts = column[~is_missing(column)].astype(str)
     if texts.str.lower().isin(["true", "false"]).all():
@@ -371,16 +425,15 @@ def _with_run(table: pd.DataFrame, maps: RunMap, where: str, notes: list[str]) -
 
 def _which_run(table: pd.DataFrame) -> str:
     """What a user may type where no column is called run, or model."""
-    rows = f"where every row is a run of its own: --map run={ROW}"
     column = next((c for c in table.columns if c != "step" and not _is_number(table[c])), None)
     if column is None:
-        return f"add one, or, {rows}"
+        return f"add one, or, {ROWS_ARE_RUNS}"
     says = f"say which does: {mapped('run', column)}, or, "
     if not table["step"].any():  # a row per test set?
         says += (
             f"where {shown(column)} names test sets and the other columns are runs: {mapped('test_set', column)}, or, "
         )
-    return says + rows
+    return says + ROWS_ARE_RUNS
 
 
 def _with_steps(table: pd.DataFrame, scores: list[str], where: str, notes: list[str]) -> pd.DataFrame:
@@ -443,8 +496,11 @@ def _text(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _refuse_twins(table: pd.DataFrame, scores: list[str], where: str) -> None:
-    """Two rows of one run and step that differ in a score: something else tells them apart."""
+def _refuse_twins(table: pd.DataFrame, scores: list[str], where: str, own: Sequence[str]) -> None:
+    """Two rows of one run and step that differ in a score: something else tells them apart.
+
+    `own` are the columns that the file has, the others were added here.
+    """
     again = table.duplicated(["run", "step"], keep=False)
     if not again.any():
         return
@@ -454,10 +510,12 @@ def _refuse_twins(table: pd.DataFrame, scores: list[str], where: str) -> None:
     run, step = apart.index[int(np.argmax(apart.any(axis=1).to_numpy()))]
     rows = np.flatnonzero((table["run"] == run) & (table["step"] == step))
     said = f"run '{shown(run)}' at step {step} has different scores"
-    raise DataError(f"{where} rows {some(rows + 1, 3)}: {said}; {_apart(table, rows, scores)}")
+    one_step = (table.groupby("run", dropna=False)["step"].nunique() == 1).all()
+    cures = _apart(table, rows, scores, own, [ROWS_ARE_RUNS] if one_step else []) or ["keep one of them"]
+    raise DataError(f"{where} rows {some(rows + 1, 3)}: {said}; {', or, '.join(cures)}")
 
 
-def _refuse_long_twins(table: pd.DataFrame, where: str) -> None:
+def _refuse_long_twins(table: pd.DataFrame, where: str, own: Sequence[str]) -> None:
     """The same for a row per test set."""
     key = [name for name in KEY if name in table.columns]
     known = table.assign(**{name: table[name].astype(object).fillna("") for name in key})  # a gap equals a gap
@@ -468,21 +526,28 @@ def _refuse_long_twins(table: pd.DataFrame, where: str) -> None:
     first = again[apart].iloc[0]
     rows = np.flatnonzero((known[key] == first[key]).all(axis=1))
     said = f"run '{shown(first['run'])}' at step {first['step']} has different scores of {shown(first['test_set'])}"
-    cure = f"keep one of them, or {_apart(table, rows, ['value'])}"
-    raise DataError(f"{where} rows {some(rows + 1, 3)}: {said}; {cure}")
+    cures = ["keep one of them", *_apart(table, rows, ["value"], own)]
+    raise DataError(f"{where} rows {some(rows + 1, 3)}: {said}; {', or '.join(cures)}")
 
 
-def _apart(table: pd.DataFrame, rows: np.ndarray, scores: list[str]) -> str:
-    """What a user may type where rows of one run and step differ: what tells them apart, by what it holds."""
+def _apart(
+    table: pd.DataFrame, rows: np.ndarray, scores: list[str], own: Sequence[str], further: Sequence[str] = ()
+) -> list[str]:
+    """What a user may type where rows of one run and step differ: what tells them apart, by what it holds.
+
+    `further` is what else helps, unless a column was wrongly taken for a score.
+    """
     columns = [c for c in table.columns if c not in ("run", "step", *FIELDS) and table[c].iloc[rows].nunique() > 1]
     whole = [c for c in columns if c in scores and (table[c].dropna() % 1 == 0).all()]
     others = [*(c for c in columns if c not in scores), *whole]  # a fold or a trial may have been taken for a score
     if not others:
-        return "name what tells them apart: a column model, seed or step"
+        absent = [name for name in ("model", "seed", "step") if name not in own]
+        return [*([f"name what tells them apart: a column {listed(absent, 'or')}"] if absent else []), *further]
     column = others[0]
     steps = _is_number(table[column]) and re.search("epoch|step|iter|tokens|checkpoint", column, re.IGNORECASE)
-    field = "step" if steps else "seed" if column in whole else "model"
-    return f"name what tells them apart: {mapped(field, column)}"
+    fields = [*(["seed"] if column in whole else []), "model", "run", "train_set"]
+    field = "step" if steps else next((name for name in fields if name not in own), "run")
+    return [f"name what tells them apart: {mapped(field, column)}", *(() if column in whole else further)]
 
 
 # what wandb exports from a chart: `Step`, `<run> - <metric>`, and its range

@@ -39,7 +39,7 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
         self._step_work = step_work
         self._schedule: tuple[int, ...] = ()
         self._earlier: set[int] = set()  # steps that an earlier attempt at our own run has evaluated
-        self._loss = float("nan")
+        self._loss: tuple[int, Callable[[], float]] = (0, lambda: float("nan"))  # of which step
         self._clock = Clock()
 
     def evaluates_at(self, step: int) -> bool:
@@ -49,6 +49,10 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
     def committed(self, step: int) -> dict[str, float]:
         """The scores of a step that count, under the names that trackers show."""
         return scores_by_step(self._evaluator.folder).get(step, {})
+
+    def know_loss(self, step: int, loss: Callable[[], float]) -> None:
+        """Keep the loss of a step; a Trainer logs it after the step's evaluation, our own tells it before."""
+        self._loss = (step, loss)
 
     # what transformers calls
 
@@ -74,7 +78,8 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
     def on_log(
         self, args: Any, state: Any, control: Any, logs: Mapping[str, float] | None = None, **kwargs: Any
     ) -> None:
-        self._loss = (logs or {}).get("loss", self._loss)
+        if "loss" in (logs or {}) and self._loss[0] != state.global_step:
+            self.know_loss(state.global_step, partial(float, (logs or {})["loss"]))
         if "train_runtime" in (logs or {}):  # last step, before the best checkpoint may replace the model
             self._evaluate(kwargs["model"], state)
 
@@ -110,7 +115,9 @@ class EvaluationHook(TrainerCallback):  # type: ignore[misc]
         if evaluator.is_complete(step):
             return
         left = partial(self._time_left, started, step)
-        self._log(evaluator.at(model, step, last=state.max_steps, loss=self._loss, remark=left))
+        of, known = self._loss
+        loss = known() if of == step and evaluator.writes else float("nan")
+        self._log(evaluator.at(model, step, last=state.max_steps, loss=loss, remark=left))
 
     def _log(self, values: Mapping[str, Metrics]) -> None:
         """Do nothing: our own runs store their scores only in their folder."""

@@ -22,7 +22,7 @@ def evaluation_line(
     share = "".join(f"  {name} {sum(values) / len(values):.2f}" for name, values in named.items())
     order: Sequence[str] = sorted(values, key=lambda name: name != in_domain)
     accuracies = "  ".join(f"{name} {values[name]['accuracy']:.2f}" for name in order)
-    shown = "-" if loss != loss else f"{loss:.3f}"  # no step is logged yet
+    shown = "-" if loss != loss else f"{loss:.3f}"  # of this step it is not known
     of = "" if last is None else f"/{last}"
     return f"step {step}{of}  loss {shown}  {accuracies}{share}"
 

@@ -162,6 +162,7 @@ def _train(task: RunTask, model: Any, tokenizer: Any, hook: EvaluationHook, chec
             resume=checkpoint,
             keep_at=lambda step: hook.evaluates_at(step) or bool(task.stop),
             ranks=task.ranks,
+            tell_loss=hook.know_loss,
         )
         whole = True
     finally:

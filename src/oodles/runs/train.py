@@ -58,11 +58,13 @@ def fine_tune(
     resume: Path | None = None,
     keep_at: Callable[[int], bool] = lambda _: False,
     ranks: Ranks = ALONE,
+    tell_loss: Callable[[int, Callable[[], float]], None] = lambda *_: None,
 ) -> None:
     """Train the adapters of `model` on the shots, starting from the checkpoint to resume, if there is one.
 
     The callbacks evaluate during training. `keep_at(step)` says whether a checkpoint must be written at a step, before
     the callbacks run. Without a folder, none is written. Several `ranks` share each batch, and the first one writes.
+    `tell_loss` is told of every step and how to get its loss, before the callbacks run: the Trainer logs it after them.
     """
     if not any(p.requires_grad for p in model.parameters()):
         raise ModelError("nothing to train: no parameter of the model requires a gradient; check [lora] targets")
@@ -74,7 +76,7 @@ def fine_tune(
         data_collator=candidates.collate,
         callbacks=list(callbacks),
     )
-    trainer.answers, trainer.recipe, trainer.ranks = candidates, recipe, ranks
+    trainer.answers, trainer.recipe, trainer.ranks, trainer.tell_loss = candidates, recipe, ranks, tell_loss
     trainer.remove_callback(PrinterCallback)
     if ranks.engine in ZERO:
         trainer.optimizer, said = hand_over(model, ranks, trainer.create_optimizer(), recipe)
@@ -278,12 +280,14 @@ class AnswerTrainer(Trainer):  # type: ignore[misc]
     answers: Candidates
     recipe: Recipe
     ranks: Ranks = ALONE
+    tell_loss: Callable[[int, Callable[[], float]], None]
     lr_scheduler: LambdaLR | None
     aside = Path(tempfile.gettempdir())  # folder in which a checkpoint is written
     _plain_head: bool | None = None
     _adapter: dict[str, torch.Tensor] | None = None
     _optimiser: dict[str, Any] | None = None
     _random: Sequence[bytes] = ()
+    _losses: tuple[int, list[torch.Tensor]] = (0, [])  # of the batches of a step
 
     def _get_output_dir(self, trial: Any = None) -> str:
         return str(self.aside)
@@ -316,7 +320,15 @@ class AnswerTrainer(Trainer):  # type: ignore[misc]
         """Train on a batch; return the loss of the whole batch, for the log."""
         engine = zero.engine_of(self.model)
         step = super().training_step if engine is None else partial(self._deepspeed_step, engine)
-        return self.ranks.mean(step(*given, **more))
+        loss = self.ranks.mean(step(*given, **more))
+        number = self.state.global_step + 1
+        before = self._losses[1] if self._losses[0] == number else []
+        self._losses = (number, [*before, loss])
+        self.tell_loss(number, self._loss_now)
+        return loss
+
+    def _loss_now(self) -> float:
+        return float(sum(self._losses[1]))
 
     def _deepspeed_step(self, engine: Any, model: Any, inputs: dict[str, torch.Tensor], *_: Any) -> torch.Tensor:
         """Do what the Trainer does, with DeepSpeed's way back."""

@@ -100,7 +100,7 @@ TABLES: Mapping[str, tuple[str, tuple[Shown, ...]]] = {  # by answer: its main t
             PAIR,
             Shown(title="by default", column="conclusion", kind="text", brief=False),
             Shown(title="r by default", column="r"),
-            Shown(title="same sign and clear", column="same_clear", kind="count"),
+            Shown(title="same sign, significant", column="same_clear", kind="count"),
             Shown(title="other sign", column="other_sign", kind="count"),
             Shown(title="choices", column="specifications", kind="count"),
             Shown(title="lowest r", column="lowest", brief=False),
@@ -277,7 +277,8 @@ def print_comparison(answer: Answer, console: Console) -> None:
 
 def _footer(names: Sequence[str]) -> Text:
     return Text(
-        f"difference: {plain(names[-1])} minus {plain(names[0])}; r within runs where there are steps;"
+        f"difference: {plain(names[-1])} minus {plain(names[0])}; r within runs where there are steps,"
+        " the mean over the jackknife, so it may differ a little from that of oodles analyse;"
         " p of a difference, adjusted over these pairs",
         style="dim",
     )
@@ -384,12 +385,14 @@ def _draw_forest(pairs: Sequence[Mapping[Any, Any]], levels: pd.DataFrame) -> Fi
     return figure
 
 
-def plot_specifications(answer: Answer) -> list[tuple[Figure, str]]:
-    """A specification curve per pair: those that a choice turns, then those that are clear."""
+def plot_specifications(answer: Answer, pair: tuple[str, str] | None = None) -> list[tuple[Figure, str]]:
+    """A specification curve per pair: those that a choice turns, then those that are clear; or that of one pair."""
     pairs, table = answer.tables["sensitivity_pairs"], answer.tables["sensitivity"]
     if pairs.empty:
         return []
     by = [str(c) for c in pairs.columns[: list(pairs.columns).index("a")]]
+    if pair is not None:  # its p-values stay adjusted over all pairs that were analysed
+        pairs = pairs[(pairs["a"] == pair[0]) & (pairs["b"] == pair[1])]
     order = pairs.assign(turned=pairs["other_sign"] > 0, clear=pairs["conclusion"].str.startswith("significant"))
     chosen = order.sort_values(["clear", "turned"], ascending=False, kind="stable").head(PANELS)
     drawn = []

@@ -50,7 +50,7 @@ def plot_trajectories(
     test_sets: Sequence[str] | None = None,
     bare: bool = False,
 ) -> Figure:
-    """A metric over the steps of fine-tuning, a panel per OOD test set.
+    """A metric over the steps of training, a panel per OOD test set.
 
     Thin lines are runs, the thick one is their mean at the steps that all of them reached. The dashed line, the same
     in every panel, is the mean in-domain curve; the dotted one is chance, where the table tells it (by a column

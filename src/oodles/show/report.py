@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, overload
 import jinja2
 import matplotlib
 import pandas as pd
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 import oodles
@@ -134,6 +134,7 @@ def _template() -> jinja2.Template:
         keep_trailing_newline=True,
     )
     environment.filters["readable"] = words.readable
+    environment.filters["breakable"] = _breakable
     return environment.get_template("report.html")
 
 
@@ -265,6 +266,11 @@ def _of_groups(text: str, groups: Sequence[str], every: int) -> str:
     return f"every group: {text}" if len(groups) == every else f"{len(groups)} of {every} groups: {text}"
 
 
+def _breakable(text: object) -> Markup:
+    """A name of the program that a narrow column may break after an underscore or a full stop."""
+    return Markup(re.sub(r"([_.])(?=[^\W\d])", r"\1<wbr>", str(escape(text))))
+
+
 def _own_file(name: str) -> Markup:
     """A file of this package that is part of the page as it is."""
     return Markup((Path(__file__).parent / name).read_text(encoding="utf-8"))
@@ -340,16 +346,24 @@ def _caveats(pairs: pd.DataFrame, changes: pd.DataFrame, known: Sequence[str], m
 
 def _facts(table: pd.DataFrame) -> str:
     """What was compared, in a line."""
-    ood = table.loc[table["role"] == "ood", "test_set"].nunique()
     steps = sorted(table["step"].unique())
     facts = [
         _some(table["model"], "models"),
         _some(table["train_set"], "train sets", before="trained on "),
         _count(table["run"].nunique(), "run"),
-        _count(ood, "OOD test set"),
+        _ood_sets(table[table["role"] == "ood"]),
         _steps(steps),
     ]
     return " · ".join(filter(None, facts))
+
+
+def _ood_sets(outside: pd.DataFrame) -> str:
+    """How many; runs whose train sets differ may each have fewer than there are in all."""
+    every, of_runs = outside["test_set"].nunique(), outside.groupby("run")["test_set"].nunique()
+    if not every or of_runs.max() == every:
+        return _count(every, "OOD test set")
+    told = _count(int(of_runs.max()), "OOD test set")
+    return f"{told} in each run" if of_runs.min() == of_runs.max() else f"up to {told} in a run"
 
 
 def _steps(steps: Sequence[float]) -> str:

@@ -23,7 +23,7 @@ from oodles.show.groups import Group, columns_before, heads_of, of_group
 from oodles.show.numbers import MISSING, p_value, signed
 from oodles.stats.cautions import raw_matters
 from oodles.stats.resample import DESCRIPTIVE
-from oodles.stats.verdict import Verdict, first_way, in_doubt
+from oodles.stats.verdict import Verdict, first_way, in_doubt, noise_known
 
 if TYPE_CHECKING:
     from oodles.stats.correlate import PartialCorrelations
@@ -229,7 +229,7 @@ def _pairs_note(rows: pd.DataFrame, settings: Mapping[str, Any]) -> str:
     else:
         counted = f"{runs} {'run' if runs == '1' else 'runs'}{independent}, {points} points (a run at a step)"
     adjusted = "p_said" in rows and rows["p_said"].notna().any()
-    tested = " p allows for noise of the in-domain set and is adjusted over all tests reported." if adjusted else ""
+    tested = f" p, {words.INSIDE[noise_known(rows)]}, is adjusted over all tests reported." if adjusted else ""
     return (
         f"{counted}. In-domain performance regressed out by {words.in_words(rows['method'], words.METHODS)}. "
         f"{interval}: {words.in_words(rows['interval'], words.INTERVALS)}. "
@@ -361,7 +361,10 @@ _UNIT = re.compile(r"(.+?) ((?:carries \d|stands out ).*)", re.DOTALL)  # what a
 
 
 # A number with its sign, after a space or a bracket; digits inside the name of a run or a model are none.
-_NUMBER = re.compile(r"(?:(?<![^\s(\[])[-−]|(?<![\w.−-]))\d+(?:\.\d+)?(?![\w-])")
+_NUMBER = re.compile(r"(?:(?<![^\s(\[])[-−+]|(?<![\w.−+-]))\d+(?:\.\d+)?(?![\w-])")
+_INTERVAL = re.compile(rf" \({_NUMBER.pattern} to {_NUMBER.pattern}\)")  # after an estimate; of several it says nothing
+_SPAN = re.compile(rf"{_NUMBER.pattern}(?: to {_NUMBER.pattern})?")
+_PART = re.compile(r"without steps? \S+(?: to \S+)? ")  # of training: another part is another caveat
 
 
 def fold(caveats: Iterable[str], names: Collection[str] = ()) -> dict[str, str]:
@@ -370,30 +373,43 @@ def fold(caveats: Iterable[str], names: Collection[str] = ()) -> dict[str, str]:
     >>> texts = fold(["hans: sd 0.05", "paws: sd 0.31", "3 runs"], names=["hans", "paws"])
     >>> texts["paws: sd 0.31"]
     'hans, paws: sd 0.05 to 0.31'
+    >>> set(fold(["r is +0.21 (-0.48 to +0.57)", "r is -0.54 (-0.83 to -0.22)"]).values())
+    {'r is -0.54 to +0.21'}
     """
-    alike: dict[tuple[bool, str], dict[str, tuple[str, str]]] = {}
+    alike: dict[tuple[bool, str, str], dict[str, tuple[str, str]]] = {}
     for caveat in dict.fromkeys(caveats):
         unit = _UNIT.match(caveat)
         name, _, rest = caveat.partition(": ")
         name, rest = (name, rest) if name in names and rest else (unit[1], unit[2]) if unit else ("", caveat)
-        alike.setdefault((bool(name), _NUMBER.sub("#", rest)), {})[caveat] = (name, rest)
+        part = _PART.match(rest)
+        kind = (bool(name), part[0] if part else "", _NUMBER.sub("#", rest))
+        alike.setdefault(kind, {})[caveat] = (name, rest)
     return {caveat: _together(same.values(), len(names)) for same in alike.values() for caveat in same}
 
 
 def _together(same: Collection[tuple[str, str]], of: int) -> str:
     """The names, then the text of the first, with a range where the numbers differ."""
-    texts = [rest for _, rest in same]
-    columns = [
-        sorted(set(column), key=lambda n: float(n.replace("−", "-")))
-        for column in zip(*map(_NUMBER.findall, texts), strict=True)
-    ]
-    shown = iter(column[0] if len(column) == 1 else f"{column[0]} to {column[-1]}" for column in columns)
+    texts = list(dict.fromkeys(rest for _, rest in same))
+    texts = [_INTERVAL.sub("", text) for text in texts] if len(texts) > 1 else texts
+    shown = iter(map(_span, zip(*map(_SPAN.findall, texts), strict=True)))
     named = list(dict.fromkeys(name for name, _ in same if name))
-    told = _NUMBER.sub(lambda _: next(shown), texts[0])
+    told = _SPAN.sub(lambda _: next(shown), texts[0])
     if named and _UNIT.match(f"{named[0]} {told}"):
         return f"{named[0]} {told}" if len(named) == 1 else f"{_some(named)}: one of them {told}"
     names = f"all {of} test sets" if 2 < of == len(named) else ", ".join(named)
     return (f"{names}: " if names else "") + told
+
+
+def _span(found: Sequence[str]) -> str:
+    """Numbers or ranges of numbers as one.
+
+    >>> _span(["3", "3"]), _span(["3", "-1"]), _span(["1 to 4", "2 to 9"])
+    ('3', '-1 to 3', '1 to 9')
+    """
+    if len(set(found)) == 1:
+        return found[0]
+    ends = sorted((n for one in found for n in one.split(" to ")), key=lambda n: float(n.replace("−", "-")))
+    return f"{ends[0]} to {ends[-1]}"
 
 
 def _some(names: Sequence[str], most: int = 3) -> str:

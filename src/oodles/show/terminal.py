@@ -39,7 +39,7 @@ def render_terminal(analysis: Analysis, console: Console, *, caveats: bool = Fal
     if several:
         _print_overall(analysis, console)
     if len(groups) > FEW_GROUPS:
-        for way in dict.fromkeys(analysis.result.table["within"]):
+        for way in dict.fromkeys(_once(analysis.result.table)["within"]):
             _print_matrix(groups, str(way), console)
         console.print()
     for verdict, rows in groups:
@@ -58,6 +58,12 @@ def _groups(analysis: Analysis) -> Iterator[tuple[Verdict, pd.DataFrame]]:
         for column in by:
             rows = rows[rows[column].astype(str) == verdict.group[column]]
         yield verdict, rows
+
+
+def _once(rows: pd.DataFrame) -> pd.DataFrame:
+    """Without what is the same twice: of one run, pooled and within runs are the same number."""
+    alone = bool((rows["n_runs"] <= 1).all()) and "pooled" in set(rows["within"])
+    return rows[rows["within"] != "run"] if alone else rows
 
 
 def _label(verdict: Verdict) -> str:
@@ -84,13 +90,14 @@ def _print_overall(analysis: Analysis, console: Console) -> None:
     for row in sheet.rows:
         table.add_row(*(Text(plain(cell.text)) for cell in row))
     console.print(table)
-    console.print(Text(f"pairs, {WAYS[first_way(analysis.result.table)]}; signs only where not tested", style="dim"))
+    way = WAYS[first_way(analysis.result.table)]
+    console.print(Text(f"numbers of pairs, {way}; where nothing was tested, of their signs", style="dim"))
     console.print()
 
 
 def _print_matrix(groups: Sequence[tuple[Verdict, pd.DataFrame]], way: str, console: Console) -> None:
     """Pairs down, groups across, in as many blocks as the width needs."""
-    found = [(verdict, rows[rows["within"] == way]) for verdict, rows in groups]
+    found = [(verdict, _marked(rows[rows["within"] == way])) for verdict, rows in groups]
     names = list(dict.fromkeys((a, b) for _, rows in found for a, b in zip(rows["a"], rows["b"], strict=True)))
     across = max(1, (console.width - PAIR) // CELL)
     shown = sorted(names, key=lambda pair: -_agreement(found, pair))[: 2 * CLEAREST]
@@ -102,9 +109,18 @@ def _print_matrix(groups: Sequence[tuple[Verdict, pd.DataFrame]], way: str, cons
         console.print(_grid(f"r, {WAYS[way]}", labels, numbers, cells, PAIR))
         told = "; ".join(f"{number} {_label(verdict)}" for number, (verdict, _) in zip(numbers, block, strict=True))
         console.print(Text(told, style="dim"))
-    if len(names) > len(shown):
-        left = len(names) - len(shown)
-        console.print(Text(f"the {len(shown)} strongest pairs; {left} more in --out and the report", style="dim"))
+    left = len(names) - len(shown)
+    notes = [f"the {len(shown)} strongest pairs; {left} more in --out and the report"] if left else []
+    doubted = dict.fromkeys(DUE[why] for _, rows in found for why in rows.loc[rows["in_doubt"], "doubt"])
+    notes += ["* clear"] if any(rows["clear"].any() for _, rows in found) else []
+    notes += [f"? may be due to {' or '.join(doubted)}"] if doubted else []
+    if notes:
+        console.print(Text("; ".join(notes), style="dim"))
+
+
+def _marked(rows: pd.DataFrame) -> pd.DataFrame:
+    """With a column that says which pairs are in doubt."""
+    return rows.assign(in_doubt=in_doubt(rows))
 
 
 def _of_pair(rows: pd.DataFrame, pair: tuple[str, str]) -> Mapping[Any, Any] | None:
@@ -122,16 +138,22 @@ def _agreement(found: Sequence[tuple[Verdict, pd.DataFrame]], pair: tuple[str, s
 # one group
 
 
-def _print_group(verdict: Verdict, rows: pd.DataFrame, console: Console, *, several: bool) -> None:
-    if several:
-        console.print(Text(_label(verdict), style="bold underline"))
+def print_answer(verdict: Verdict, console: Console) -> None:
+    """The short answer, and below it a line for each of its points."""
     console.print(_sentence(verdict.short))
     points = Table.grid(padding=(0, 1, 0, 0))  # a line that goes on does not begin below its dash
     for point in verdict.points:
         points.add_row(" -", Text(plain(point)))
     if verdict.points:
         console.print(points)
+
+
+def _print_group(verdict: Verdict, rows: pd.DataFrame, console: Console, *, several: bool) -> None:
+    if several:
+        console.print(Text(_label(verdict), style="bold underline"))
+    print_answer(verdict, console)
     console.print()
+    rows = _once(rows)
     for way, pairs in rows.groupby("within", sort=False):
         _print_triangle(pairs, str(way), console)
     _print_clearest(rows, console)
@@ -145,7 +167,7 @@ def _print_triangle(pairs: pd.DataFrame, way: str, console: Console) -> None:
         told = f"r, {WAYS[way]}: {len(names)} test sets are too many for a heatmap of {console.width} columns"
         console.print(Text(told, style="dim"))
         return
-    found = {frozenset((row["a"], row["b"])): row for row in pairs.to_dict("records")}
+    found = {frozenset((row["a"], row["b"])): row for row in _marked(pairs).to_dict("records")}
     cells = [[_cell(found.get(frozenset((names[j], name)))) for j in range(i)] for i, name in enumerate(names)]
     labels = [f"{name} {i + 1}" for i, name in enumerate(names)]
     numbers = [str(i) for i in range(1, len(names))]
@@ -173,11 +195,11 @@ def _fitted(label: str, width: int) -> str:
 
 
 def _cell(pair: Mapping[Any, Any] | None) -> Text:
-    """r without its 0, and its mark: * clear, ° no test."""
+    """r without its 0, and its mark: * clear, ? in doubt, ° no test."""
     r = float("nan") if pair is None else float(pair["r"])
     if pair is None or not math.isfinite(r):
         return Text(f"{MISSING:^{CELL}}", style="dim")
-    mark = "°" if not math.isfinite(pair["p_val"]) else "*" if pair["clear"] else " "
+    mark = "°" if not math.isfinite(pair["p_val"]) else "*" if pair["clear"] else "?" if pair["in_doubt"] else " "
     number = _signed(r).replace("0.", ".")
     strength = min(abs(r), 1.0)
     fade = int(255 - 150 * strength)
@@ -186,19 +208,20 @@ def _cell(pair: Mapping[Any, Any] | None) -> Text:
 
 
 def _print_clearest(rows: pd.DataFrame, console: Console) -> None:
-    """The pairs furthest from 0, those first that the verdict counts as clear."""
+    """The pairs furthest from 0, those first that the verdict counts as clear; untested ones by their size alone."""
     known = rows[rows["r"].notna()]
     if known.empty:
         return
     away = [low if r > 0 else -high for r, low, high in zip(known["r"], known["low"], known["high"], strict=True)]
-    order = known.assign(away=away, size=known["r"].abs(), first=known["clear"].astype(bool), in_doubt=in_doubt(known))
-    order = order.sort_values(["first", "away", "size"], ascending=False, kind="stable")
+    order = _marked(known).assign(away=away, size=known["r"].abs(), first=known["clear"].astype(bool))
+    tested = bool((known["n_units"] >= DESCRIPTIVE).any())
+    order = order.sort_values(["first", "away", "size"] if tested else "size", ascending=False, kind="stable")
     chosen = order.head(CLEAREST).to_dict("records")
-    tested = any(row["n_units"] >= DESCRIPTIVE for row in chosen)
     raw = raw_matters(rows)
     ways = rows["within"].nunique() > 1
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
-    table.add_column("clearest pairs", overflow="fold", max_width=max(PAIR, console.width - 46))
+    title = "clearest pairs" if tested else "strongest pairs, not tested"
+    table.add_column(title, overflow="fold", max_width=max(PAIR, console.width - 46))
     for name in (*(["within"] if ways else []), "r", *(["r raw"] if raw else []), "interval"):
         table.add_column(name, justify="left" if name == "within" else "right", no_wrap=True)
     for name in (*(["p"] if tested else []), "runs"):

@@ -9,6 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from oodles.stats.verdict import noise_known
+
 METHODS = {
     "gam": "a penalised spline",
     "linear": "a straight line",
@@ -28,6 +30,18 @@ POOLING = {
     "pooled": "one curve for all runs (pooled)",
     "run": "one curve and a level of its own for each run (within runs)",
     "separate": "one curve per run (separate)",
+}
+
+INSIDE = {  # noise of the in-domain set, as p-values know it
+    "known": "allowing for noise of the in-domain set",
+    "unknown": "without allowance for noise of the in-domain set, which is not known",
+    "in part": "allowing for noise of the in-domain set where it is known",
+    "exact": "taking in-domain scores as free of noise where it is not known",
+}
+OUTSIDE = {  # noise of the OOD sets, as corrected correlations know it
+    "records": "was estimated from per-example records",
+    "range": "was bounded from the sets' sizes",
+    "none": "is not known",
 }
 
 
@@ -72,11 +86,7 @@ def methods(table: pd.DataFrame, settings: Mapping[str, Any]) -> str:
     if settings.get("shared_start") == "drop":
         said.append("Points that several runs share from their first step on (the untrained model) were left out.")
     if tested:
-        said.append(
-            f"p-values allow for noise of the in-domain set and are adjusted by Holm's method over {tested} tests."
-        )
-    said.append(
-        "Noise of finite test sets was "
-        + ("estimated from per-example records." if settings.get("records") else "bounded from the sets' sizes.")
-    )
+        said.append(f"p-values, {INSIDE[noise_known(table)]}, are adjusted by Holm's method over {tested} tests.")
+    known = set(table["corrected_by"]) if "corrected_by" in table else {"none"}
+    said.append(f"Noise of finite OOD test sets {next(OUTSIDE[kind] for kind in OUTSIDE if kind in known)}.")
     return " ".join(said)

@@ -27,13 +27,14 @@ from oodles.shapes import load_json, misfit
 from oodles.stats.answers import Answer
 from oodles.stats.changes import changes
 from oodles.stats.correlate import UNTESTED_GROUPS, PartialCorrelations, partial_correlations
-from oodles.stats.longtable import as_names, check_table, disarmed
+from oodles.stats.longtable import as_names, check_table, disarmed, with_sizes
 from oodles.stats.outcomes import Examples
 from oodles.stats.questions import SHAPE as ANSWERS
 from oodles.stats.questions import TABLES as ANSWER_TABLES
 from oodles.stats.questions import ask, read_answer, settle, split
 from oodles.stats.questions import summary as answer_summary
 from oodles.stats.sensitivity import holding
+from oodles.stats.threads import one_thread
 from oodles.stats.verdict import Verdict, first_way, overall, silent_verdicts, verdicts
 
 SCHEMA = 1
@@ -124,6 +125,7 @@ class Analysis(Displayed):
         return self.answers.get("claim")
 
 
+@one_thread
 def analyse_table(table: pd.DataFrame, records: pd.DataFrame | Examples | None = None, **options: Any) -> Analysis:
     """Partial correlations, changes over training and a verdict per group.
 
@@ -134,14 +136,16 @@ def analyse_table(table: pd.DataFrame, records: pd.DataFrame | Examples | None =
     records : pandas.DataFrame or Examples, optional
         Per-example outcomes.
     **options
-        As for `partial_correlations`; and questions beyond it: `across`, `sensitivity`, `windows`,
-        `redundancy`, `stability`, `skill`, `averages`.
+        As for `partial_correlations`; `n`, by test set how many examples are behind its scores, where the table does
+        not say; and questions beyond it: `across`, `sensitivity`, `windows`, `redundancy`, `stability`, `skill`,
+        `averages`.
 
     Returns
     -------
     Analysis
     """
     asked, options = split(options)
+    table = with_sizes(table, options.pop("n", None) or {}, options.get("metric") or "accuracy")
     result = partial_correlations(table, records, **options)
     shared = {name: options[name] for name in SHARED if name in options}
     checked, _ = check_table(table, in_domain=options.get("in_domain"))
@@ -215,9 +219,9 @@ def read_results(path: Path) -> Analysis:
         settings=summary["settings"],
         caveats=tuple(summary["caveats"]),
     )
-    _check_groups(folder, summary, frames["correlations"])
+    compared = _compared(folder, summary, frames)
     try:
-        told = tuple(_read_verdict(verdict) for verdict in summary["verdicts"])
+        told = tuple(_read_verdict(verdict) for verdict in compared)
     except TypeError:
         raise DataError(f"{folder / SUMMARY}: a verdict has other keys than this version writes; {AGAIN}") from None
     return Analysis(
@@ -246,13 +250,20 @@ def _with_sensitivity(verdict: Verdict, sensitivity: Answer, result: PartialCorr
     return replace(verdict, sentence=verdict.sentence + held, points=points)
 
 
-def _check_groups(folder: Path, summary: Any, pairs: pd.DataFrame) -> None:
-    """Every verdict is about a group that has pairs."""
+def _compared(folder: Path, summary: Any, frames: Mapping[str, pd.DataFrame]) -> list[Any]:
+    """The verdicts about groups that have pairs; a group without any has changes at least."""
     by = summary["settings"]["by"]
-    known = set(map(tuple, pairs[by].astype(str).to_numpy()))
+    paired, known = (
+        set(map(tuple, frames[name][by].astype(str).to_numpy())) if by else {()} for name in ("correlations", "changes")
+    )
+    compared = []
     for verdict in summary["verdicts"]:
-        if set(verdict["group"]) != set(by) or tuple(verdict["group"][name] for name in by) not in known:
-            raise DataError(f"{folder / SUMMARY}: a verdict about a group that has no correlations; {AGAIN}")
+        group = tuple(verdict["group"].get(name) for name in by)
+        if set(verdict["group"]) != set(by) or group not in paired | known:
+            raise DataError(f"{folder / SUMMARY}: a verdict about a group that has no scores; {AGAIN}")
+        if group in paired:
+            compared.append(verdict)
+    return compared
 
 
 def _frames(analysis: Analysis) -> dict[str, pd.DataFrame]:
@@ -283,7 +294,7 @@ def _summary(analysis: Analysis) -> dict[str, Any]:
         "oodles": analysis.version,
         "settings": dict(analysis.result.settings),
         "caveats": list(analysis.caveats),
-        "verdicts": [asdict(verdict) for verdict in analysis.verdicts],
+        "verdicts": [asdict(verdict) for verdict in analysis.every_verdict],
         "tables": {name: f"{name}.parquet" for name in TABLES},
         "answers": [answer_summary(answer) for answer in analysis.answers.values()],
     }

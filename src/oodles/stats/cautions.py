@@ -21,6 +21,7 @@ from oodles.stats.splines import Array
 DRIFTING = 0.5  # correlation of a residual with the share of an answer, in both sets, that is worth saying
 ORIGINS = ("family", "architecture", "size", "seed", "data_seed", "draw")  # columns of what runs may share
 PLURALS = {"family": "families"}
+EQUAL = "all equal"  # of in-domain scores, but for one
 HARDLY = "in-domain scores hardly differ"
 UNKNOWN_SIZE = 2500.0  # examples of a test set that does not tell
 LITTLE = 0.02  # of the OOD sets' spread: an in-domain spread of a metric without bounds that is next to none
@@ -64,7 +65,7 @@ def sets_that_share(table: pd.DataFrame) -> dict[str, set[str]]:
 class Cautions:
     """What was read from the table, to be asked group by group."""
 
-    constant: Mapping[tuple[str, str], tuple[int, int]]  # (run, test set): points nearly constant, points
+    constant: pd.Series | None  # whether answers are nearly constant, by run, step and test set
     chance: Mapping[str, float]  # by in-domain test set; absent where it is not known
     metric: str
     guessable: bool
@@ -118,9 +119,11 @@ class Cautions:
         return tuple(said)
 
     def one_answer(self, series: Series, name: str) -> tuple[int, int]:
-        """At how many points a set gets one answer nearly always, and of how many that is known."""
-        hits = [self.constant[run, name] for run in series.run_names if (run, name) in self.constant]
-        return sum(h[0] for h in hits), sum(h[1] for h in hits)
+        """At how many of these points a set gets one answer nearly always, and of how many that is known."""
+        if self.constant is None:
+            return 0, 0
+        told = self.constant.reindex(_places(series, (name,))).dropna()
+        return int(told.sum()), len(told)
 
     def mostly_one_answer(self, series: Series, name: str) -> bool:
         """Whether that is so at half of the points or more: accuracy is then that of the answer, whatever the skill."""
@@ -131,10 +134,7 @@ class Cautions:
         """Share of the first answer, points x sets; nan where it is not known."""
         if self.shares is None:
             return None
-        run = np.repeat(np.asarray(series.run_names, dtype=object)[series.runs], len(series.test_sets))
-        step = np.repeat(series.steps.astype(float), len(series.test_sets))
-        name = np.tile(np.asarray(series.test_sets, dtype=object), len(series.runs))
-        told = self.shares.reindex(pd.MultiIndex.from_arrays([run, step, name])).to_numpy(float)
+        told = self.shares.reindex(_places(series, series.test_sets)).to_numpy(float)
         return np.asarray(told.reshape(len(series.runs), -1), dtype=float)
 
     def of_group(self, series: Series) -> tuple[str, ...]:
@@ -145,13 +145,20 @@ class Cautions:
         return tuple(said)
 
 
-def _constant_points(table: pd.DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
+def _places(series: Series, names: Sequence[str]) -> pd.MultiIndex:
+    """Run, step and test set of every point, for each of these sets."""
+    run = np.repeat(np.asarray(series.run_names, dtype=object)[series.runs], len(names))
+    step = np.repeat(series.steps.astype(float), len(names))
+    return pd.MultiIndex.from_arrays([run, step, np.tile(np.asarray(names, dtype=object), len(series.runs))])
+
+
+def _constant_points(table: pd.DataFrame) -> pd.Series | None:
+    """Whether one answer is given nearly always; 1 or 0."""
     shares = table[table["metric"].astype(str).str.startswith("share:")]
     if shares.empty:
-        return {}
-    largest = shares.groupby(["run", "test_set", "step"], sort=False)["value"].max()
-    both = (largest > CONSTANT).groupby(level=["run", "test_set"], sort=False).agg(["sum", "size"])
-    return {(str(run), str(name)): (int(low), int(n)) for (run, name), low, n in both.itertuples()}
+        return None
+    keys = [shares["run"], shares["step"].astype(float), shares["test_set"]]
+    return (shares.groupby(keys, sort=False)["value"].max() > CONSTANT).astype(float)
 
 
 def _first_shares(table: pd.DataFrame) -> pd.Series | None:
@@ -205,19 +212,21 @@ def _flat(series: Series, column: int, within: str) -> str:
     if len(whole) < 2:
         return ""
     told = _flat_at(series, column, within, whole)
-    if told or len(whole) < ENOUGH:
+    if told == EQUAL or len(whole) < ENOUGH:
         return told
     rest = whole.copy()
     rest[np.argmax(np.abs(_apart(series.covariates[:, column], series.runs, within)))] = False
-    told = _flat_at(series, column, within, rest)
-    return f"{told}, but for 1 of {len(whole)} points" if told else ""
+    without = _flat_at(series, column, within, rest)
+    if told and without != EQUAL:
+        return told
+    return f"{without}, but for 1 of {len(whole)} points" if without else ""
 
 
 def _flat_at(series: Series, column: int, within: str, points: NDArray[np.bool_]) -> str:
     z, sizes, runs = series.covariates[points, column], series.covariate_sizes[points, column], series.runs[points]
     spread = _spread(z, runs, within)
     if spread <= 1e-9 * max(1.0, float(np.abs(z).max())):
-        return "all equal"
+        return EQUAL
     if not np.isfinite(series.scale):
         others = np.nanmedian([_spread(y[~np.isnan(y)], runs[~np.isnan(y)], within) for y in series.scores[points].T])
         return f"sd {spread:.2g}, OOD sets {others:.2g}" if spread <= LITTLE * others else ""

@@ -164,10 +164,10 @@ def _layout(scores: Scores, across: str) -> tuple[Scores, _Layout]:
 def _refuse(table: pd.DataFrame, across: str) -> None:
     """Refuse a column whose values are no levels of runs: say why, and which columns can be compared."""
     known = [column for column in of_runs(table) if column != "run"]
+    able = [column for column in known if not _no_factor(table, column)]
     if across not in (*known, "run", *OF_POINTS, *OF_SETS):
-        raise ConfigError(f"--across {across}: no such column; {nearest(across, known)}")
+        raise ConfigError(f"--across {across}: no such column; {nearest(across, able or known)}")
     if why := _no_factor(table, across):
-        able = [column for column in known if not _no_factor(table, column)]
         raise ConfigError(f"--across {across}: cannot be compared: {why}; columns that can: {some(able) or 'none'}")
 
 
@@ -219,7 +219,7 @@ def _clusters(scores: Scores, layout: _Layout, within: str) -> list[tuple[dict[s
     for series in scores.groups(by=(*layout.strata, layout.across), unit=layout.unit):
         stratum = tuple((name, series.group[name]) for name in layout.strata)
         name = series.group[layout.across]
-        values = cluster_values(series, recipe, scores.items, name=name, metric=scores.metric)
+        values = cluster_values(series, recipe, scores.items, name=name, metric=scores.metric, exact=scores.exact)
         found.setdefault(stratum, []).append(values)
     return [(dict(stratum), clusters) for stratum, clusters in found.items()]
 
@@ -360,7 +360,7 @@ def _sentence(
     omnibus = float(found["p_holm"].min())
     asked = f"Depends on the {across.replace('_', ' ')}{where}"
     if not np.isfinite(omnibus):
-        return f"{asked}: cannot be told. {_untested(found, clusters, noun)}"
+        return f"{asked}: cannot be told. {_untested(found, clusters, noun, brief=brief)}"
     tested = int(np.isfinite(p_values).sum())
     rest = "" if brief else _left_out(clusters, noun)
     rest += "" if brief or tested == len(found) else f" {_noisy(found, clusters, noun)}"
@@ -373,7 +373,7 @@ def _sentence(
             f"{asked}: no. With {basis}, no difference was found (all pairs together p {_p(omnibus)}), and the sd of "
             f"Fisher's z over {plural(noun)} is below {SMALL} in every pair.{rest}"
         )
-    return f"{asked}: cannot be told. {_open(found, noun, basis, omnibus, clusters)}{rest}"
+    return f"{asked}: cannot be told. {_open(found, noun, basis, omnibus, clusters, brief=brief)}{rest}"
 
 
 def _p(value: float) -> str:
@@ -386,9 +386,9 @@ def _levels(found: pd.DataFrame, noun: str) -> str:
     return f"{many} of {int(found['fewest_units'].min())} or more independent units"
 
 
-def _untested(found: pd.DataFrame, clusters: Sequence[ClusterValues], noun: str) -> str:
+def _untested(found: pd.DataFrame, clusters: Sequence[ClusterValues], noun: str, *, brief: bool) -> str:
     if np.isfinite(found["p_observed"].to_numpy(float)).any():
-        return _noisy(found, clusters, noun)
+        return _noisy(found, clusters, noun, brief=brief)
     counts = sorted({sample.units for cluster in clusters for sample in cluster.observed.values()})
     span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return (
@@ -397,20 +397,22 @@ def _untested(found: pd.DataFrame, clusters: Sequence[ClusterValues], noun: str)
     )
 
 
-def _noisy(found: pd.DataFrame, clusters: Sequence[ClusterValues], noun: str) -> str:
+def _noisy(found: pd.DataFrame, clusters: Sequence[ClusterValues], noun: str, *, brief: bool = False) -> str:
     """Why pairs that are there as observed were not tested: their noise."""
     clusters = [one for one in clusters if _units(one) >= TESTED]
     if not all(cluster.known for cluster in clusters):
         return (
-            "Noise of the test sets is not known (records, or n with accuracies in 0..1, would tell),"
-            f" and unequal noise alone makes correlations differ between {plural(noun)}."
+            "Noise of the test sets is not known (records, or n of accuracies in 0..1, tell it with gam or linear: see"
+            f" --n), and unequal noise alone makes correlations differ between {plural(noun)}."
         )
+    if brief:
+        return "Noise of so few examples is nearly all of the residuals."
     open_ = found[found["p_val"].isna()]
     pairs = list(zip(open_["a"], open_["b"], strict=True))
     lacking = [one for one in clusters if any(pair in one.observed and pair not in one.corrected for pair in pairs)]
     more = "Larger test sets" if all(one.measured for one in lacking) else "Larger test sets, or records,"
     return (
-        f"Not tested, because without the noise of so few examples too little is left of the residuals in "
+        f"Not tested, because noise of so few examples is nearly all of the residuals in "
         f"{several([one.name for one in lacking], 3)}: {several([f'{a} ~ {b}' for a, b in pairs], 3)}. {more} would "
         "tell."
     )
@@ -456,7 +458,9 @@ def _differ(found: pd.DataFrame, noun: str, basis: str, omnibus: float, *, brief
     return f"{text} The sign reverses in {counted(len(turned), 'pair')}{'' if brief else f': {several(signs)}'}."
 
 
-def _open(found: pd.DataFrame, noun: str, basis: str, omnibus: float, clusters: Sequence[ClusterValues]) -> str:
+def _open(
+    found: pd.DataFrame, noun: str, basis: str, omnibus: float, clusters: Sequence[ClusterValues], *, brief: bool
+) -> str:
     spread = float(found["tau_high"].median())
     bound = (
         f"an sd of Fisher's z over {plural(noun)} of up to {spread:.2f} (median pair) is not excluded"
@@ -465,6 +469,8 @@ def _open(found: pd.DataFrame, noun: str, basis: str, omnibus: float, clusters: 
     )
     none = f"no difference between {plural(noun)} was found (all pairs together p {_p(omnibus)})"
     text = f"With {basis}, {none}, but {bound}."
+    if brief:
+        return text
     spreads = [sample.units * sample.square for cluster in clusters for sample in cluster.observed.values()]
     ratio = SMALL / float(np.sqrt(np.nanmedian(spreads)))
     needed = effects.units_needed(ratio, int(found["levels"].median()))

@@ -21,7 +21,7 @@ from oodles.stats import resample
 from oodles.stats.cautions import Cautions
 from oodles.stats.effects import Sample
 from oodles.stats.estimates import Estimate, Estimator, estimate, usable_points
-from oodles.stats.inside import without_inside_noise
+from oodles.stats.inside import inside_noise, without_inside_noise
 from oodles.stats.items import noises_of
 from oodles.stats.outcomes import Examples
 from oodles.stats.series import Series, group_series, grouped, shared_points
@@ -45,6 +45,7 @@ class Scores:
     ways: tuple[str, ...] = ("pooled", "run")
     items: Examples | None = None
     drop: bool = True  # points that runs share
+    exact: bool = False  # in-domain scores are taken as free of noise where it is not known
     overlapping: Mapping[str, set[str]] = field(default_factory=dict)  # sets that share examples: a set and its slices
 
     @classmethod
@@ -62,6 +63,7 @@ class Scores:
             ways=tuple(way for way in settings["within"] if way != "separate") or ("pooled", "run"),
             items=items,
             drop=settings["shared_start"] == "drop",
+            exact=bool(settings.get("exact")),
             overlapping=Cautions.read(table, metric=metric, chance=None).shared,
         )
 
@@ -91,7 +93,13 @@ class ClusterValues:
 
 
 def cluster_values(
-    series: Series, recipe: Estimator, items: Examples | None = None, *, name: str = "", metric: str = "accuracy"
+    series: Series,
+    recipe: Estimator,
+    items: Examples | None = None,
+    *,
+    name: str = "",
+    metric: str = "accuracy",
+    exact: bool = False,
 ) -> ClusterValues:
     """Fisher's z of a cluster, with and without noise.
 
@@ -107,6 +115,8 @@ def cluster_values(
         Of the cluster.
     metric : str
         Only noise of accuracy is known.
+    exact : bool
+        Take in-domain scores as free of noise where it is not known.
     """
     observed: dict[Pair, Sample] = {}
     corrected: dict[Pair, Sample] = {}
@@ -117,7 +127,7 @@ def cluster_values(
         products = np.concatenate([whole[None], found.left_out])
         noises = noises_of(found, items, metric, recipe.method)
         own = np.array([[noise.total, *noise.left_out] for noise in noises]).T
-        clean = _without_covariate_noise(found, items, metric, recipe.method)
+        clean = _without_covariate_noise(found, items, metric, recipe.method, exact=exact)
         shares = _shares(found)
         measured += [noise.source == "records" for noise in noises]
         known.append(clean is not None and bool(np.isfinite(own).all()))
@@ -166,9 +176,13 @@ def _shares(found: Estimate) -> Array:
     return np.asarray(squares / np.maximum(squares.sum(axis=0), 1e-300), dtype=float)
 
 
-def _without_covariate_noise(found: Estimate, items: Examples | None, metric: str, method: str) -> Array | None:
+def _without_covariate_noise(
+    found: Estimate, items: Examples | None, metric: str, method: str, *, exact: bool
+) -> Array | None:
     """Products of residuals without in-domain noise, of all units and without each; None where it is not known."""
     inside = without_inside_noise(found, items, metric, method)
+    if exact and inside_noise(found, items, metric).source == "none":
+        return np.concatenate([(found.fit.residuals.T @ found.fit.residuals)[None], found.left_out])
     if inside.full is None or inside.left_out is None:
         return None
     return np.concatenate([inside.full[None], inside.left_out])

@@ -8,11 +8,14 @@ Try it::
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
+from scipy.stats import binom
 
 from oodles.errors import some
 from oodles.stats.residuals import Ints
@@ -20,6 +23,11 @@ from oodles.stats.splines import Array
 
 ROUNDING = 9  # decimals to which scores must agree to be one and the same
 MOST_DECIMALS = 6  # scores with more are taken as not rounded
+SHARES = ((100_000, 6e-10), (3_000, 4e-8))  # examples at most, and what rounding to nine decimals or a float32 is off
+FEWEST_SHARES = 6  # different scores that tell of how many examples they are shares
+MANY_SHARES = 1_000_000  # examples that a test set has at most
+MOST_PARTS, RARELY = 100, 1e-3  # prime parts that are looked at, and the chance below which they are too frequent
+PLAINLY = 4.0  # powers of ten by which chance must fall short of making scores shares of few examples
 BRAIN, HALF = 8, 11  # bits of a bfloat16 and of a float16
 ODD = 0.05  # share of a set's scores that may be no share of n examples before it is said
 CERTAIN = 3.0  # powers of ten by which chance must fall short of making two equal runs
@@ -83,12 +91,79 @@ def resolution(values: Array, sizes: Array) -> float:
     0.25
     >>> resolution(np.array([0.7133, 0.65]), np.full(2, np.nan))
     0.0001
+    >>> resolution(np.arange(60, 70) / 128, np.full(10, np.nan)) == 1 / 128
+    True
     """
     if np.isfinite(sizes).all() and values.min(initial=0.0) >= 0 and values.max(initial=0.0) <= 1:
         return float(1.0 / sizes.min(initial=np.inf))
     scale = max(1.0, float(np.abs(values).max(initial=0.0)))
     shown = (d for d in range(MOST_DECIMALS + 1) if np.abs(values - np.round(values, d)).max() < 1e-12 * scale)
-    return next((10.0**-d for d in shown), 0.0)
+    decimals = next((10.0**-d for d in shown), 0.0)
+    examples = _examples_of(values) if scale <= 1 and len(values) else 0
+    return max(decimals, 1.0 / examples) if examples else decimals
+
+
+def _examples_of(values: Array) -> int:
+    """The smallest number of examples of which all scores are shares, up to rounding; 0 if there is none.
+
+    Few different scores are shares of many numbers, so they do not tell.
+    """
+    different = np.unique(values)
+    if len(different) < FEWEST_SHARES:
+        return 0
+    for most, off in SHARES:
+        examples = 1
+        for value in different.tolist():
+            share = Fraction(value).limit_denominator(most)
+            examples = math.lcm(examples, share.denominator) if abs(float(share) - value) <= off else most + 1
+            if examples > most:
+                break
+        else:
+            return examples
+    return 0
+
+
+def apparent_examples(values: Array, sizes: Array | None = None) -> int:
+    """The number of examples that scores of 0..1 are plainly shares of; 0 where rounding, or chance, explains it.
+
+    With `sizes`, a number that is told: whether scores are plainly shares of fewer.
+
+    >>> shares = np.arange(100, 112) / 200
+    >>> apparent_examples(shares), apparent_examples(shares.round(2)), apparent_examples(shares, np.full(12, 200.0))
+    (200, 0, 0)
+    >>> apparent_examples(shares, np.full(12, 9842.0))
+    200
+    >>> apparent_examples(np.concatenate([np.arange(61, 91) / 100, np.arange(121, 180, 2) / 300]))  # two sizes
+    0
+    >>> apparent_examples(np.arange(700, 712).astype(np.float16) / np.float16(1024))  # half floats are shares of 2,048
+    0
+    """
+    own = np.unique(values[np.isfinite(values)]).astype(float)
+    if not len(own) or own[0] < 0 or own[-1] > 1:
+        return 0
+    examples = _examples_of(own)
+    if not examples or _of_fewer(own, examples):
+        return 0
+    most = float(MANY_SHARES if sizes is None else np.nanmax(sizes))
+    decimals = next((d for d in range(MOST_DECIMALS + 1) if np.abs(own - np.round(own, d)).max() < 1e-9), None)
+    if decimals is not None:
+        most = min(most, 10.0**decimals)
+    for bits in (HALF, BRAIN):
+        if not np.mod(np.frexp(own)[0] * 2.0**bits, 1).any():
+            most = min(most, 2.0**bits)
+    return examples if len(own) * np.log10(max(most / examples, 1.0)) >= PLAINLY else 0
+
+
+def _of_fewer(values: Array, examples: int) -> bool:
+    """Whether too many of these scores are shares of a part of the examples: n differs from score to score."""
+    shares = np.round(values * examples)
+    for prime in (
+        p for p in range(2, min(examples, MOST_PARTS) + 1) if examples % p == 0 and all(p % q for q in range(2, p))
+    ):
+        hits = int((shares % prime == 0).sum())
+        if binom.sf(hits - 1, len(shares), 1 / prime) < RARELY:
+            return True
+    return False
 
 
 def no_shares(values: Array, sizes: Array) -> bool:
@@ -204,20 +279,31 @@ def _whole_examples(values: Array, sizes: Array) -> Array:
     return np.asarray(np.where(known, np.round(values * n) / n, values), dtype=float)
 
 
-def coincidence(values: Array, sizes: Array) -> float:
-    """How unlikely it is that two rows of independent scores agree in all columns, as a power of ten."""
-    return float(
-        sum(_digits(np.zeros(len(v), dtype=np.int64), v, n)[0] for v, n in zip(values.T, sizes.T, strict=True))
-    )
+def coincidence(rows: Array, resolutions: Array) -> float:
+    """How unlikely it is that two rows of independent scores agree in all columns, as a power of ten.
+
+    Scores spread as they do over the different rows; a column without two different scores says nothing.
+    """
+    different = np.unique(rows, axis=0)
+    found = 0.0
+    for values, finest in zip(different.T, resolutions, strict=True):
+        known = values[~np.isnan(values)]
+        if len(known) > 1 and (spread := float(known.std(ddof=1))) > 0:
+            found += _as_digits(finest, spread)
+    return found
+
+
+def _as_digits(finest: float, spread: float) -> float:
+    """Two draws from a normal distribution agree with a chance of about resolution / (2 sqrt(pi) sd)."""
+    return float(-np.log10(min(max(finest / (2 * np.sqrt(np.pi) * spread), FINEST), 1.0)))
 
 
 def _digits(sets: Ints, values: Array, sizes: Array) -> Array:
-    """Two draws from a normal distribution agree with a chance of about resolution / (2 sqrt(pi) sd)."""
+    """Per set, how unlikely it is that two scores agree, as a power of ten."""
     found = np.zeros(int(sets.max()) + 1)
     for one in range(len(found)):
         own = sets == one
         spread = float(values[own].std())
         if spread > 0:
-            chance = resolution(values[own], sizes[own]) / (2 * np.sqrt(np.pi) * spread)
-            found[one] = -np.log10(min(max(chance, FINEST), 1.0))
+            found[one] = _as_digits(resolution(values[own], sizes[own]), spread)
     return found

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from oodles.display import Displayed
-from oodles.errors import ConfigError, DataError, listed, nearest
+from oodles.errors import ConfigError, DataError, listed, nearest, some
 from oodles.stats import cautions
 from oodles.stats.estimates import FEWEST, Estimator, light_curve, one_checkpoint, usable_points
 from oodles.stats.longtable import check_table, name_of
@@ -49,12 +49,14 @@ from oodles.stats.series import (
     shared_runs,
 )
 from oodles.stats.splines import SMOOTHING
+from oodles.stats.threads import one_thread
 
 CORRELATIONS = ("pearson", "spearman")
 POOLED = ("pooled", "run")
 SHARED_START = ("drop", "keep")
 UNTESTED_GROUPS = "differences between groups are not tested"
 FEW_MODELS = 40  # with one checkpoint each: below this the jackknife loses power, and t is tested
+NEEDS_TWO = "a correlation needs two"  # test sets, beside the in-domain one
 SEVERAL = 4  # different starts of which each is counted
 FOR = {  # which interval belongs to which way of pooling; the first is its default
     "pooled": ("jackknife", "t", "bootstrap", "bootstrap-percentile", "naive"),
@@ -83,6 +85,7 @@ class _Rows:
     residuals: list[pd.DataFrame] = field(default_factory=list)
 
 
+@one_thread
 def partial_correlations(
     table: pd.DataFrame,
     records: pd.DataFrame | Examples | None = None,
@@ -102,6 +105,7 @@ def partial_correlations(
     chance: float | None = None,
     shared_start: str = "drop",
     shared_examples: bool = False,
+    exact: bool = False,
 ) -> PartialCorrelations:
     """Correlate every pair of OOD test sets once the in-domain score is regressed out.
 
@@ -149,6 +153,9 @@ def partial_correlations(
         are one observation, so `drop` leaves them out; `keep` counts them once per run, and intervals no longer hold.
     shared_examples
         Also correlate a set with its own slice. Their noise is the same noise, so that is off.
+    exact
+        Take in-domain scores as free of noise where it is not known (no `n`, a metric other than accuracy without
+        records). Otherwise such pairs are not counted: noise of the in-domain set alone makes OOD sets correlate.
 
     Returns
     -------
@@ -172,7 +179,7 @@ def partial_correlations(
     >>> result.table[["a", "b", "within", "n_runs", "n_steps", "interval"]].values.tolist()
     [['hans', 'paws', 'pooled', 6, 48, 'jackknife'], ['hans', 'paws', 'run', 6, 48, 'jackknife']]
     >>> result.caveats[0]
-    'no model and no train_set in the table: grouped by nothing'
+    'no model and no train_set in the table: all runs in one group'
     """
     _ways(within, interval)
     _check_choices(method, correlation, level, smoothing, n_resamples)
@@ -181,6 +188,7 @@ def partial_correlations(
     by, by_said = settle_by(checked, by)
     single = one_step(checked)
     ways = _ways("pooled" if single and within == POOLED and interval != "run-mean" else within, interval)
+    _check_home(checked, metric, name_of(table))
     _check_range(checked, metric, method)
     recipes = [
         Estimator(
@@ -203,7 +211,7 @@ def partial_correlations(
         caveats += cautions.shared_origins(series, checked, unit)
         slices = {} if shared_examples else beware.shared
         own = [for_group(recipe, series, interval) for recipe in recipes]
-        why = _add_group(rows, series, own, items, slices, beware, drop=shared_start == "drop")
+        why = _add_group(rows, series, own, items, slices, beware, drop=shared_start == "drop", exact=exact)
         caveats, reasons = [*caveats, *why], [*reasons, *why]
     apart = _slice_caveat(beware.shared, shared_examples)
     caveats, reasons = [*caveats, *apart], [*reasons, *apart]
@@ -223,6 +231,7 @@ def partial_correlations(
         "chance": chance,
         "shared_start": shared_start,
         "shared_examples": shared_examples,
+        "exact": exact,
         "records": items is not None,
     }
     if len(by) and len({tuple(pair[name] for name in by) for pair in rows.pairs}) > 1:
@@ -287,6 +296,18 @@ def _check_start(shared_start: str, chance: float | None) -> None:
         raise ConfigError(f"chance is {chance:g}; expected the score of guessing, from 0 to below 1")
 
 
+def _check_home(table: pd.DataFrame, metric: str, where: str) -> None:
+    """The in-domain sets may have been scored by another metric than the others."""
+    home = table[table["role"] == "in_domain"]
+    if home.empty or metric in set(home["metric"]) or metric not in set(table["metric"]):
+        return
+    names, metrics = (some(sorted(map(str, home[column].unique())), 3) for column in ("test_set", "metric"))
+    raise DataError(
+        f"{where}: in-domain set {names} has no {metric}, only {metrics}; add its {metric}, or choose a metric"
+        " that all test sets have with --metric"
+    )
+
+
 def _check_range(table: pd.DataFrame, metric: str, method: str) -> None:
     """Probit and logit of a score outside 0..1 do not exist."""
     if method not in ("probit-linear", "logit-linear"):
@@ -319,13 +340,14 @@ def _add_group(
     beware: cautions.Cautions,
     *,
     drop: bool,
+    exact: bool,
 ) -> list[str]:
     """Estimate one group in every way asked for; returns what concerns the group as a whole."""
     said: list[str] = []
     series = _own_points(series, drop)
     where = ", ".join(series.group.values()) or "the table"
     if len(series.test_sets) < 2:
-        return [f"{where}: {len(series.test_sets)} OOD test set; a correlation needs two"]
+        return [f"{where}: {len(series.test_sets)} OOD test set; {NEEDS_TWO}"]
     said += [
         f"{where}: {listed(names)} have the same scores: one test set by two names?" for names in same_sets(series)
     ]
@@ -341,7 +363,7 @@ def _add_group(
         if np.isnan(series.scores[usable]).all():
             said.append(f"{where}: no step has both an in-domain and an OOD score; score both at the same steps")
             continue
-        found[recipe.within] = _add_estimates(rows, series, usable, recipe, items, slices, beware)
+        found[recipe.within] = _add_estimates(rows, series, usable, recipe, items, slices, beware, exact=exact)
     mark_disagreement(found)
     for pairs in found.values():
         rows.pairs += pairs
@@ -377,6 +399,8 @@ def _add_estimates(
     items: Examples | None,
     slices: Mapping[str, set[str]],
     beware: cautions.Cautions,
+    *,
+    exact: bool,
 ) -> list[dict[str, Any]]:
     """One way of pooling: the pairs are returned, fits and residuals are added."""
     used = series.at(usable)
@@ -384,7 +408,7 @@ def _add_estimates(
     short = len(series.run_names) - len(used.run_names)
     if short:
         said.append(f"{short} of {len(series.run_names)} runs have fewer than {FEWEST[recipe.within]} steps: left out")
-    job = GroupTask(recipe=recipe, items=items, beware=beware, said=tuple(said))
+    job = GroupTask(recipe=recipe, items=items, beware=beware, said=tuple(said), exact=exact)
     known = ~np.isnan(used.scores)
     if known.all():
         found = job.run(used)

@@ -17,8 +17,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from oodles.errors import listed
 from oodles.stats import resample, residuals
 from oodles.stats.estimates import Estimate, Refit, inside_unit
+from oodles.stats.longtable import RIGHT
 from oodles.stats.outcomes import MEASURED, Examples, Outcomes
 from oodles.stats.residuals import Ints
 from oodles.stats.splines import Array
@@ -77,12 +79,12 @@ def _noise_of(found: Estimate, records: Examples | None, which: int, metric: str
         spread=np.zeros((n_sets, n_sets)),
         items=0,
     )
-    if metric not in MEASURED:
+    if metric not in (*RIGHT, *MEASURED):
         return replace(nothing, caveats=(f"noise of finite test sets is not corrected for {metric}",))
     values, sizes = series.scores[:, which], series.sizes[:, which]
     slope = residuals.transform_slope(inside_unit(values, sizes, method), method)
     why: tuple[str, ...] = ()
-    if records is not None:
+    if records is not None and metric in MEASURED:
         outcomes, problem = records.outcomes(series, name, values, metric)
         if outcomes is not None and len(np.unique(outcomes.items)) < FEWEST_ITEMS:
             few = f"{name}: {len(np.unique(outcomes.items))} independent items are too few to measure its noise"
@@ -100,10 +102,12 @@ def _noise_of(found: Estimate, records: Examples | None, which: int, metric: str
                 caveats=(unknown,) if outcomes.strata is None else (),
             )
         why = (problem,)
-    if metric != "accuracy":
+    if metric not in RIGHT:
         return replace(nothing, caveats=(*why, f"{name}: noise of {metric} is not known without records"))
-    if np.isnan(sizes).any() or (sizes <= 0).any() or (values < 0).any() or (values > 1).any():
-        return replace(nothing, caveats=(*why, f"{name}: noise is not known (needs n, and values in 0..1)"))
+    given = {"n (--n)": (sizes > 0).all(), "values in 0..1": not ((values < 0) | (values > 1)).any()}
+    if not all(given.values()):
+        needs = listed(what for what, there in given.items() if not there)
+        return replace(nothing, caveats=(*why, f"{name}: noise is not known without {needs}"))
     variance = slope**2 * values * (1 - values) / sizes
     total, left_out = noise_sums(found, [binomial_spectrum(refit, variance, found) for refit in found.refits], which)
     return replace(nothing, source="binomial", total=total, left_out=left_out, caveats=why)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numbers
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 
@@ -31,6 +31,8 @@ ROLES = ("in_domain", "ood", "other")
 NAMES = ("run", "test_set", "model", "train_set", "role", "metric", "pattern", "suite", "slice_of")
 SAMPLED = 0.05  # by which chance may differ over runs that were scored on different samples of a set
 LARGEST = 1e9  # squares of larger scores are beyond what sums of squares can hold exactly
+MOST_EXAMPLES = 10**12  # of a test set
+RIGHT = ("accuracy", "acc_norm", "exact_match")  # means of right and wrong, whose noise n bounds
 GUESSABLE = ("accuracy", "balanced_accuracy", "auc")  # metrics for which guessing has a known score
 FORMULA = re.compile(r"'*[=+\-@\t\r]")  # how a cell begins that a spreadsheet takes for a formula
 ARMED = r"^'(?='*[=+\-@\t\r])"
@@ -70,6 +72,34 @@ def pick_sets(
     if "train_set" in table.columns:
         wanted |= table["test_set"].eq(table["train_set"])
     return table[wanted]
+
+
+def with_sizes(table: pd.DataFrame, sizes: Mapping[str, int], metric: str = "accuracy") -> pd.DataFrame:
+    """The table with the number of examples of these test sets, which scores of this metric must not tell otherwise.
+
+    >>> with_sizes(pd.DataFrame({"test_set": ["mnli", "hans"], "value": [0.8, 0.5]}), {"mnli": 9815})["n"].tolist()
+    [9815.0, nan]
+    """
+    if not sizes or "test_set" not in table.columns or not table.columns.is_unique:
+        return table
+    known = table["test_set"].astype(str).str.strip()
+    asked = table["metric"].fillna("accuracy").astype(str) == metric if "metric" in table.columns else known.notna()
+    told = _numbers(table["n"], "n", name_of(table)) if "n" in table.columns else pd.Series(np.nan, index=table.index)
+    for name, size in sizes.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"n names test set {shown(repr(name))}; expected its name as text, such as 'mnli'")
+        own = known == name.strip()
+        if not own.any():
+            raise ConfigError(no_test_set(name_of(table), name, known.unique(), "--n"))
+        if isinstance(size, bool) or not isinstance(size, numbers.Real) or not 1 <= size <= MOST_EXAMPLES or size % 1:
+            raise ConfigError(f"n of {name} is {shown(repr(size))}; expected its number of examples, such as 9815")
+        other = told[own & asked & told.notna() & (told != size)]
+        if len(other):
+            raise ConfigError(f"n of {name} is {size}, but {name_of(table)} has {other.iloc[0]:g} for it; leave n out")
+        told = told.where(~(own & told.isna()), float(size))
+    found = table.assign(n=told)
+    found.attrs.update(table.attrs)
+    return found
 
 
 def chance_level(table: pd.DataFrame, name: str, metric: str) -> float:

@@ -39,6 +39,11 @@ class Outcomes:
     strata: Ints | None  # of each example; None where labels are not known
     shared: bool  # whether all runs saw the same examples
 
+    @property
+    def seen(self) -> Array:
+        """How many examples are behind the score of each point."""
+        return np.asarray((self.correct != -1).sum(axis=1), dtype=float)
+
 
 class Examples(Protocol):
     """A source of per-example outcomes."""

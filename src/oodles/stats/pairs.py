@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oodles.stats import cautions, noise, resample
 from oodles.stats.estimates import (
@@ -19,8 +20,15 @@ from oodles.stats.estimates import (
     raw_left_out,
     something_left,
 )
-from oodles.stats.inside import Inside, covariate_bias
+from oodles.stats.inside import (
+    Inside,
+    by_usual_links,
+    can_be_followed,
+    covariate_bias,
+    without_inside_noise,
+)
 from oodles.stats.outcomes import Examples
+from oodles.stats.parts import Parts, without_parts
 from oodles.stats.preference import Preference
 from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.residuals import SLIVER, centre
@@ -29,9 +37,14 @@ from oodles.stats.splines import Array
 
 SIGNIFICANT = 0.05
 NOISE = "noise of the in-domain set"
+UNKNOWN = "unknown noise of the in-domain set"
+NOT_KNOWN = "noise of the in-domain set is not known and may make r by itself"  # how its caveat begins
+AS_EXACT = "in-domain scores are taken as exact"
+ONE_PART = "one part of training"
 ERR_ALIKE = "models that err alike have less noise: keep per-example records"
 NEARLY_ALL = 0.98  # R2 of a fit above which too little residual is left
 NOISY = 0.3  # reliability of a residual below which too little residual is left
+UNCERTAIN = 0.02  # correction of r for in-domain noise beyond which its own error counts
 BIASED = 0.05  # bias through a noisy in-domain score that is worth saying
 CARRIES = 0.4  # share of a pair that one unit may carry without being named
 UNEVEN = 0.75  # share of the units that mean squares of unequal size may be worth before it is said
@@ -61,11 +74,14 @@ class Found:
 
     estimate: Estimate
     corrected: noise.Corrected
-    bias: Array
+    inside: Inside  # noise of the in-domain set, followed through links that it can be followed through
+    bias: Array  # that it adds to r there
+    blurred: NDArray[np.bool_]  # per set: it makes up so much of a residual that taking it out is unsure
     p_corrected: Array  # sets x sets: of no correlation beyond what noise of the in-domain set makes
     answers: Preference  # how residuals depend on the share of an answer
     constant: tuple[bool, ...]  # per set: one answer nearly always, at most points
     outlier: Array  # sets x sets: the unit that stands out, or -1
+    parts: Parts  # what is left without each part of training; none where nothing is significant
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -76,21 +92,35 @@ class GroupTask:
     items: Examples | None
     beware: cautions.Cautions
     said: tuple[str, ...]
+    exact: bool = False  # in-domain scores are taken as free of noise where it is not known
 
     def run(self, used: Series) -> Found:
         """Estimate, correct for noise, look for what to beware of."""
         found = estimate(used, self.recipe)
-        scale = "ranks" if self.recipe.correlation == "spearman" else self.beware.metric
-        corrected = noise.correct(found, self.items, metric=scale, method=self.recipe.method, level=self.recipe.level)
+        recipe, metric = self.recipe, self.beware.metric
+        scale = "ranks" if recipe.correlation == "spearman" else metric
+        corrected = noise.correct(found, self.items, metric=scale, method=recipe.method, level=recipe.level)
+        followed, inside = found, corrected.inside
         flat = bool(self.beware.of_covariates(used, self.recipe.within))
+        p_corrected = _beyond_noise(found, corrected.inside, self.recipe, flat)
+        if not can_be_followed(recipe):
+            usual = by_usual_links(recipe)
+            followed = estimate(used, usual)
+            inside = without_inside_noise(followed, self.items, metric, "gam")
+            beyond = _beyond_noise(followed, inside, usual, flat)
+            p_corrected = _without_bias(found, followed, inside, recipe, p_corrected, beyond)
+        tested = any((values < SIGNIFICANT).any() for values in (found.interval.p_val, p_corrected))
         return Found(
             estimate=found,
             corrected=corrected,
-            bias=covariate_bias(found, corrected.inside),
-            p_corrected=_beyond_noise(found, corrected.inside, self.recipe, flat),
+            inside=inside,
+            bias=covariate_bias(followed, inside),
+            blurred=inside.unsure(followed.fit.residuals),
+            p_corrected=p_corrected,
             answers=Preference.of(found, self.beware.shares_of(used), self.recipe, metric=self.beware.metric),
             constant=tuple(self.beware.mostly_one_answer(used, name) for name in used.test_sets),
             outlier=_outliers(found, self.recipe.within),
+            parts=without_parts(found, self.recipe) if tested else Parts.none(len(used.test_sets)),
         )
 
 
@@ -110,13 +140,46 @@ def _beyond_noise(found: Estimate, inside: Inside, recipe: Estimator, flat: bool
         r, left_out = found.raw, raw_left_out(found, recipe)
     else:
         return p_val
-    other = interval_of(found, r, as_correlations(left_out), recipe).p_val
+    other = _tested_anew(found, r, as_correlations(left_out), recipe)
     other = np.where(np.isnan(r) & np.isfinite(found.r), 1.0, other)
     at_the_limit = np.isnan(other) & (np.abs(r) > 1 - 1e-9) & (r * found.r > 0)  # more correlated without noise
     other = np.where(at_the_limit, p_val, other)
     if inside.source == "records" and inside.r is not None:
         return np.asarray(np.where(np.isnan(p_val), np.nan, other), dtype=float)
     return np.asarray(np.where(r * found.r < 0, 1.0, np.maximum(p_val, other)), dtype=float)
+
+
+def _without_bias(
+    found: Estimate, followed: Estimate, inside: Inside, recipe: Estimator, p_values: Array, beyond: Array
+) -> Array:
+    """p of no correlation beyond the bias that noise has in the usual links, where it cannot be followed in one's own.
+
+    Without and with each unit that bias is taken off the correlation. Where every run has a fit of its own, `beyond`,
+    the p of the usual links, takes the place of a p whose correlation is biased away from 0.
+    """
+    alone = len(followed.used.unit_names) < 2
+    if inside.r is None or inside.left_out is None or alone or recipe.interval == "naive":
+        return p_values
+    bias = followed.r - inside.r
+    if recipe.within == "separate":
+        larger = ~(np.sign(found.r) * bias <= BIASED)
+        other = np.where(larger, np.where(np.isnan(beyond), 1.0, beyond), p_values)
+    else:
+        shift = as_correlations(followed.left_out) - as_correlations(inside.left_out)
+        r = np.clip(found.r - bias, -resample.PERFECT, resample.PERFECT)
+        left_out = np.clip(as_correlations(found.left_out) - shift, -resample.PERFECT, resample.PERFECT)
+        other = _tested_anew(found, r, left_out, recipe)
+        other = np.where(np.isnan(other) | (r * found.r < 0), 1.0, other)
+    return np.asarray(np.where(np.isnan(p_values), np.nan, np.fmax(p_values, other)), dtype=float)
+
+
+def _tested_anew(found: Estimate, r: Array, left_out: Array, recipe: Estimator) -> Array:
+    """p of correlations that were corrected, from one without each unit; t takes a correction as certain."""
+    p_values = interval_of(found, r, left_out, recipe).p_val
+    if recipe.interval == "t":
+        anew = interval_of(found, r, left_out, replace(recipe, interval="jackknife")).p_val
+        p_values = np.where(np.abs(found.r - r) > UNCERTAIN, anew, p_values)
+    return np.asarray(p_values, dtype=float)
 
 
 def _outliers(found: Estimate, within: str) -> Array:
@@ -171,6 +234,7 @@ def pair_rows(
     used = found.estimate.used
     of_set = [_set_caveats(found, job, k) for k in range(len(used.test_sets))]
     flat = job.beware.of_covariates(used, job.recipe.within)
+    unknown = _unknown_noise(found, job) if not any(cautions.EQUAL in said for said in flat) else ""
     meeting = _meeting(used, job.recipe.within)
     pairs = []
     for i, j in combinations(range(len(used.test_sets)), 2):
@@ -206,8 +270,13 @@ def pair_rows(
             said.append(f"no interval: {names[0]} and {names[1]} hardly ever move in the same run")
         else:
             said += _interval_caveats(pair, found, i, j)
+        if unknown and np.isfinite(pair["r"]):
+            said.append(unknown)
         said += _pair_caveats(pair, found, i, j, bool(flat))
-        pair["doubt"] = _doubt(pair, found, i, j, shared=shares_examples(*names, job.beware.shared))
+        shared = shares_examples(*names, job.beware.shared)
+        pair["doubt"] = _doubt(pair, found, i, j, shared=shared, flat=bool(flat))
+        if unknown and not job.exact and not pair["doubt"] and np.isfinite(pair["p_val"]):
+            pair["doubt"] = UNKNOWN
         pairs.append(pair | {"caveats": list(dict.fromkeys(said))})
     return pairs
 
@@ -247,7 +316,7 @@ def _corrected_by(corrected: noise.Corrected, i: int, j: int) -> str:
     return "records" if corrected.exact[i, j] else "range"
 
 
-def _doubt(pair: Mapping[str, Any], found: Found, i: int, j: int, *, shared: bool) -> str:
+def _doubt(pair: Mapping[str, Any], found: Found, i: int, j: int, *, shared: bool, flat: bool) -> str:
     """What else than a relation could explain a correlation: nothing, or the word the verdict has for it."""
     if not np.isfinite(pair["p_val"]):
         return ""
@@ -255,11 +324,20 @@ def _doubt(pair: Mapping[str, Any], found: Found, i: int, j: int, *, shared: boo
         return "shared examples"
     if _of_answers(found, i, j):
         return "answers"
-    inside = found.corrected.inside
-    hidden = _blurred(found, i) or _blurred(found, j)
-    unknown = inside.r is None and not inside.hidden and abs(found.bias[i, j]) > BIASED
+    hidden = not flat and (found.inside.hidden or bool(found.blurred[[i, j]].any()))
     gone = pair["p_val"] < SIGNIFICANT <= pair["p_corrected"]
-    return NOISE if hidden or unknown or gone else ""
+    if hidden or gone:
+        return NOISE
+    return ONE_PART if _of_one_part(found, i, j) else ""
+
+
+def _unknown_noise(found: Found, job: GroupTask) -> str:
+    """Why nobody knows what noise of the in-domain set makes; empty where it is known."""
+    if found.inside.source != "none":
+        return ""
+    if job.exact:
+        return f"{AS_EXACT}: noise in them would correlate OOD sets by itself"
+    return f"{NOT_KNOWN}: {found.inside.why}"
 
 
 def _of_answers(found: Found, i: int, j: int) -> str:
@@ -273,13 +351,22 @@ def _of_answers(found: Found, i: int, j: int) -> str:
     gone = answers.p_val[i, j] >= SIGNIFICANT or left * r < 0
     if found.estimate.interval.p_val[i, j] < SIGNIFICANT and gone:
         told = f"r is {left:+.2f}" if np.isfinite(left) else "nothing is left"
-        return f"without what how often an answer is given can explain {told}"
+        return f"without what the share of an answer can explain, {told}"
     return ""
 
 
-def _blurred(found: Found, k: int) -> bool:
-    """Whether noise of the in-domain set makes up so much of a residual that its correction is unsure."""
-    return bool(found.corrected.inside.unsure(found.estimate.fit.residuals)[k])
+def _of_one_part(found: Found, i: int, j: int) -> str:
+    """Which part of training a correlation rests on, and what is left without it; empty where it rests on none."""
+    parts, interval = found.parts, found.estimate.interval
+    if not min(interval.p_val[i, j], found.p_corrected[i, j]) < SIGNIFICANT:
+        return ""
+    k = parts.carrier(i, j)
+    if k is None:
+        return ""
+    told = f"r is {parts.r[k, i, j]:+.2f} ({parts.low[k, i, j]:+.2f} to {parts.high[k, i, j]:+.2f})"
+    if np.isnan(parts.r[k, i, j]):
+        told = "nothing is left to correlate"
+    return f"without {parts.names[k]} {told}: much of it rests on one part of training"
 
 
 def _unit_caveats(used: Series, recipe: Estimator, n_units: int) -> list[str]:
@@ -377,6 +464,8 @@ def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int, flat: b
         said.append(f"{name} stands out from the other runs: interval and test take runs as near normal")
     if of_answers := _of_answers(found, i, j):
         said.append(f"{of_answers}: this may be about answers, not skill")
+    if of_one_part := _of_one_part(found, i, j):
+        said.append(of_one_part)
     if pair["corrected_by"] == "range":
         both = {found.corrected.source[i], found.corrected.source[j]} == {"records"}
         lacking = "no records of the in-domain set" if both else "no per-example records"
@@ -394,21 +483,21 @@ def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int, flat: b
 
 def _noise_caveats(found: Found, i: int, j: int, bias: float) -> list[str]:
     """What noise of the in-domain set does to r, and whether r_corrected is free of it."""
-    inside, sizes = found.corrected.inside, found.estimate.used.covariate_sizes
+    inside, sizes = found.inside, found.estimate.used.covariate_sizes
     size = float(np.nanmin(sizes)) if np.isfinite(sizes).any() else float("nan")
     known = f" (n = {size:.0f})" if np.isfinite(size) else ""
     noisy = f"in-domain scores are noisy relative to their spread{known}"
     if inside.hidden:
         alone = "" if inside.source == "records" else f" by n alone ({ERR_ALIKE})"
-        return [f"{noisy}: noise may be most of it{alone}, so raw and partial r are both tested"]
+        return [f"{noisy}: noise may be most of it{alone}, so what r is without it cannot be told"]
     if not np.isfinite(bias) and inside.full is not None:
         return [f"{noisy}: this noise may explain all residual"]
     if not np.isfinite(bias) or abs(bias) <= BIASED:
         return []
     way, most = "upward" if bias > 0 else "downward", "" if inside.source == "records" else "up to "
     said = [f"{noisy}: r is biased {way}, by {most}about {abs(bias):.2f}"]
-    if found.corrected.exact[i, j] and inside.source == "records":
-        unsure = _blurred(found, i) or _blurred(found, j)
+    if found.corrected.exact[i, j] and inside.source == "records" and found.corrected.inside.full is not None:
+        unsure = bool(found.blurred[[i, j]].any())
         said[0] += "; r_corrected is not" if not unsure else "; this is most of a residual, so r_corrected is unsure"
     return said
 
@@ -474,9 +563,12 @@ def _no_interval(found: Estimate, i: int, j: int) -> str:
 
 def say_clear(pairs: list[dict[str, Any]]) -> None:
     """Which pairs are clear: beyond noise and doubt, with Holm's adjustment over all tests that are reported."""
-    p_values = np.array([pair["p_corrected"] for pair in pairs], dtype=float)
-    for pair, p_said in zip(pairs, resample.holm(p_values), strict=True):
+    p_values = np.array([(pair["p_corrected"], pair["p_val"]) for pair in pairs], dtype=float).reshape(-1, 2)
+    adjusted = (resample.holm(column) for column in p_values.T)
+    for pair, p_said, p_with_noise in zip(pairs, *adjusted, strict=True):
         pair["p_said"] = float(p_said)
+        if not pair["doubt"] and p_with_noise < SIGNIFICANT <= p_said and pair["p_val"] < pair["p_corrected"]:
+            pair["doubt"] = NOISE  # it would be clear if in-domain scores had none
         pair["clear"] = bool(p_said < SIGNIFICANT and not pair["doubt"])
 
 

@@ -35,7 +35,7 @@ MIDDLING = 0.7  # accuracy at which assumed noise is computed
 CLOSE = 0.99  # the largest correlation without noise that is planned for
 COLUMNS = ("a", "b", "within", "r", "units", "half_width", "runs", "runs_low", "runs_high", "steps", "memory", "caveat")
 LARGER = "larger test sets in the pilot would tell"
-WITH_N = "per-example records, or n beside accuracies, would tell"
+WITH_N = "per-example records, or n of accuracies, would tell: see --n"
 
 # of a pair, beside noise: enough; by n alone maybe none; its noise is not known; measured as none
 Signal = Literal["known", "unsure", "unknown", "none"]
@@ -121,11 +121,13 @@ class Precision:
 
 
 def _variance(steps: float, memory: float, reliability: tuple[float, float]) -> float:
-    """Of Fisher's z of one run: one over its effective number of steps, less one."""
-    if steps < 4 or memory <= 0:
-        return 1.0 / max(steps - 3.0, 1.0)
+    """Of Fisher's z of one run: one over its effective number of steps, less one.
+
+    >>> [round(_variance(steps, memory=0.0, reliability=(1.0, 1.0)), 2) for steps in (1, 2, 3, 4, 5)]
+    [1.0, 1.0, 0.5, 0.33, 0.25]
+    """
     lags = np.arange(1, int(steps))
-    keep = np.exp(-2 * lags / (steps * memory))
+    keep = np.exp(-2 * lags / (steps * memory)) if memory > 0 else np.zeros(len(lags))
     effective = steps / (1 + 2 * np.prod(reliability) * float(((1 - lags / steps) * keep).sum()))
     return 1.0 / max(float(effective) - 1.0, 1.0)
 

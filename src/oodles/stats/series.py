@@ -17,8 +17,17 @@ from numpy.typing import NDArray
 
 from oodles.errors import ConfigError, DataError, listed, nearest, some
 from oodles.stats.answers import several
-from oodles.stats.copies import CERTAIN, ROUNDING, coincidence, copied_runs, copies_caveat, no_shares
-from oodles.stats.longtable import GUESSABLE, as_names
+from oodles.stats.copies import (
+    CERTAIN,
+    ROUNDING,
+    apparent_examples,
+    coincidence,
+    copied_runs,
+    copies_caveat,
+    no_shares,
+    resolution,
+)
+from oodles.stats.longtable import GUESSABLE, RIGHT, as_names
 from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.residuals import Ints
 from oodles.stats.splines import Array
@@ -79,8 +88,9 @@ def shared_points(series: Series) -> NDArray[np.bool_]:
     """Points at which runs are still one and the same: the untrained model, scored once or once per run.
 
     Runs share a point if it is at the same step, every in-domain and OOD score that both have is equal, all points
-    before it are shared too, and the run goes on apart from them. Equal scores later on are a coincidence, and runs
-    that are equal throughout are copies, which is another matter.
+    before it are shared too, and the run goes on apart from them. A run of one point, the untrained model as a run of
+    its own, shares it if others do. Equal scores later on are a coincidence, and runs that are equal throughout are
+    copies, which is another matter.
 
     Examples
     --------
@@ -101,30 +111,56 @@ def shared_points(series: Series) -> NDArray[np.bool_]:
     bounds = np.searchsorted(series.runs[order], np.arange(len(series.run_names) + 1))
     paths = {run: order[bounds[run] : bounds[run + 1]] for run in range(len(series.run_names))}
     active, at = np.array([run for run, path in paths.items() if len(path) > 1], dtype=np.int64), 0
-    together = np.ones(len(series.run_names), dtype=bool)
+    together, judge = np.ones(len(series.run_names), dtype=bool), _Agreement.of(series)
     while len(active):
         points = np.array([paths[run][at] for run in active])
         equal = _equal_to_another(series, points)
         alike[points[equal]] = True
-        trained = series.steps[points].astype(float) != 0
-        if (equal & trained).any():  # coarse scores, or scores that hardly move yet, agree by chance
-            near = np.array([point for run in active for point in paths[run][at : at + 2]])
-            together[active] &= ~trained | _agreement_tells(series, near)
+        for step in np.unique(series.steps[points[equal]]):
+            here = series.steps[points] == step
+            if float(step) != 0 and not judge.tells(points[here], [paths[run][at : at + 2] for run in active[here]]):
+                together[active[here]] = False
         together[active] &= equal
         found[points[together[active]]] = True
         at += 1
         active = np.array([run for run in active[equal] if len(paths[run]) > at], dtype=np.int64)
     copies = [run for run, path in paths.items() if alike[path].all()]
-    return np.asarray(found & ~np.isin(series.runs, copies), dtype=bool)
+    found &= ~np.isin(series.runs, copies)
+    shared = np.flatnonzero(found)
+    for path in paths.values():
+        if len(shared) and len(path) == 1:
+            found[path] = _equal_to_another(series, np.append(shared, path))[-1]
+    return found
 
 
-def _agreement_tells(series: Series, near: Ints) -> bool:
-    """Whether scores differ so finely about these points that runs which trained apart hardly agree on all sets."""
-    values = np.column_stack([series.covariates, series.scores])[near]
-    sizes = np.column_stack([series.covariate_sizes, series.sizes])[near]
-    known = ~np.isnan(values).any(axis=0)
-    pairs = len(series.run_names) * (len(series.run_names) - 1) / 2
-    return bool(coincidence(values[:, known], sizes[:, known]) >= CERTAIN + np.log10(max(pairs, 1)))
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class _Agreement:
+    """Whether runs that agree on all sets can have trained apart."""
+
+    values: Array  # points x in-domain and OOD sets
+    resolutions: Array  # of each set
+    needed: float  # power of ten by which chance must fall short
+
+    @classmethod
+    def of(cls, series: Series) -> _Agreement:
+        scale = series.scale if np.isfinite(series.scale) else 1.0
+        values = (np.column_stack([series.covariates, series.scores]) / scale).round(ROUNDING)
+        sizes = np.column_stack([series.covariate_sizes, series.sizes])
+        known = ~np.isnan(values)
+        finest = [resolution(v[k], n[k]) for v, n, k in zip(values.T, sizes.T, known.T, strict=True)]
+        pairs = len(series.run_names) * (len(series.run_names) - 1) / 2
+        return cls(values=values, resolutions=np.array(finest), needed=CERTAIN + np.log10(max(pairs, 1)))
+
+    def tells(self, points: Ints, near: Sequence[Ints]) -> bool:
+        """Whether scores differ so finely that runs which trained apart hardly agree on all sets at these points.
+
+        How much they differ is seen at these points themselves. If all agree there, it is seen with the next ones: most
+        models that have just begun to train give one answer throughout, and agree by chance where later ones would not.
+        """
+        rows = self.values[points]
+        if not any(np.unique(column[~np.isnan(column)]).size > 1 for column in rows.T):
+            rows = self.values[np.concatenate(near)]
+        return bool(coincidence(rows, self.resolutions) >= self.needed)
 
 
 def shared_runs(series: Series, shared: NDArray[np.bool_]) -> list[int]:
@@ -198,10 +234,12 @@ def settle_by(table: pd.DataFrame, by: Sequence[str]) -> tuple[tuple[str, ...], 
     absent = [column for column in by if column in BY and table[column].isna().all()]
     if by == BY and "model" not in absent and _models_alone(table):
         kept = tuple(c for c in by if c not in (*absent, "model"))
-        return kept, (f"one checkpoint per model: models are grouped together (by {', '.join(kept) or 'nothing'})",)
+        by_what = f" (by {', '.join(kept)})" if kept else ""
+        return kept, (f"one checkpoint per model: models are grouped together{by_what}",)
     if absent and by == BY:
         kept = tuple(c for c in by if c not in absent)
-        said = f"no {' and no '.join(absent)} in the table: grouped by {', '.join(kept) or 'nothing'}"
+        groups = f"grouped by {', '.join(kept)}" if kept else "all runs in one group"
+        said = f"no {' and no '.join(absent)} in the table: {groups}"
         return kept, (said, *_lonely(table, kept))
     return by, _lonely(table, by)
 
@@ -262,7 +300,7 @@ def group_series(table: pd.DataFrame, *, by: Sequence[str], unit: str | None, me
     if metric not in known:
         raise ConfigError(f"metric '{metric}' is not in the table; {nearest(metric, map(str, known))}")
     rows = table[(table["metric"] == metric) & (table["role"] != "other")]
-    scale = _scale(rows["value"].to_numpy(float), metric)
+    scale = scale_of(rows["value"].to_numpy(float), metric)
     for names, group in grouped(rows, by):
         copies = copied_runs(group)
         left = group[~group["run"].isin(copies)]
@@ -274,9 +312,9 @@ def group_series(table: pd.DataFrame, *, by: Sequence[str], unit: str | None, me
 
 
 def _odd_sizes(series: Series) -> tuple[str, ...]:
-    """Names the sets whose scores are no shares of n examples. Their n is still used: it bounds their noise roughly."""
+    """Names the sets whose scores are no shares of n examples, or of fewer. OOD sets keep their n, as a rough bound."""
     columns = [
-        (name, values[:, k] / series.scale, sizes[:, k])
+        (name, values[:, k] / _own_scale(values[:, k], series.scale), sizes[:, k])
         for names, values, sizes in (
             (series.in_domain, series.covariates, series.covariate_sizes),
             (series.test_sets, series.scores, series.sizes),
@@ -284,11 +322,15 @@ def _odd_sizes(series: Series) -> tuple[str, ...]:
         for k, name in enumerate(names)
     ]
     odd = [f"{some([name])} ({_sizes(sizes)})" for name, values, sizes in columns if no_shares(values, sizes)]
-    text = (
-        f"{several(odd)}: scores are no multiples of 1/n, so n is wrong or they are no means of right and wrong; "
-        "what is said of their noise is rough"
-    )
-    return (text,) if odd else ()
+    known = [(name, values, sizes) for name, values, sizes in columns[len(series.in_domain) :] if (sizes > 0).any()]
+    fewer = [(name, sizes, apparent_examples(values, sizes)) for name, values, sizes in known]
+    large = [f"{some([name])} ({_sizes(sizes)}, not {examples})" for name, sizes, examples in fewer if examples]
+    said = {
+        "scores are no multiples of 1/n, so n is wrong or they are no means of right and wrong; what is said of their "
+        "noise is rough": odd,
+        "scores are plainly shares of fewer examples, so n is too large, and too little is said of their noise": large,
+    }
+    return tuple(f"{several(names)}: {text}" for text, names in said.items() if names)
 
 
 def _sizes(sizes: Array) -> str:
@@ -296,18 +338,24 @@ def _sizes(sizes: Array) -> str:
     return f"n = {low:.0f}" if low == high else f"n = {low:.0f} to {high:.0f}"
 
 
-def _scale(values: Array, metric: str) -> float:
+def _own_scale(values: Array, shared: float) -> float:
+    """Of one set's accuracies, which others need not have: shares beside per cent."""
+    own = scale_of(values[np.isfinite(values)], "accuracy")
+    return own if np.isfinite(own) else shared
+
+
+def scale_of(values: Array, metric: str) -> float:
     """The largest score there is, as far as the scores show it.
 
-    >>> _scale(np.array([0.5, 0.7]), "f1"), _scale(np.array([50.0, 70.0]), "accuracy"), _scale(np.array([5.0]), "loss")
-    (1.0, 100.0, nan)
-    >>> _scale(np.array([0.5, 0.7, 7.0]), "accuracy")  # a slip, and no percentages
-    nan
+    >>> scale_of(np.array([0.5, 0.7]), "f1"), scale_of(np.array([50.0, 70.0]), "accuracy")
+    (1.0, 100.0)
+    >>> scale_of(np.array([5.0]), "loss"), scale_of(np.array([0.5, 0.7, 7.0]), "accuracy")  # a slip, no percentages
+    (nan, nan)
     """
     low, high = values.min(initial=0.0), values.max(initial=0.0)
     if low >= 0 and high <= 1:
         return 1.0
-    percent = metric in GUESSABLE and low >= 0 and 20 < high <= 100 and np.median(values) > 1
+    percent = metric in (*GUESSABLE, *RIGHT) and low >= 0 and 20 < high <= 100 and np.median(values) > 1
     return 100.0 if percent else float("nan")
 
 

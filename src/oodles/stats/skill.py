@@ -19,10 +19,10 @@ from oodles.stats import noise
 from oodles.stats.answers import Answer, several
 from oodles.stats.clusters import Scores, without_gaps
 from oodles.stats.estimates import estimate
-from oodles.stats.pairs import shares_examples
+from oodles.stats.pairs import SIGNIFICANT, shares_examples
+from oodles.stats.parts import Parts, without_parts
 from oodles.stats.resample import DESCRIPTIVE, holm
 
-SIGNIFICANT = 0.05
 SHARE = "share:"
 COLUMNS = (
     *("a", "b", "within", "r_accuracy", "r_accuracy_corrected", "p_accuracy"),
@@ -70,6 +70,7 @@ def _pairs(scores: Scores, metric: str) -> dict[tuple[Any, ...], dict[str, Any]]
             recipe = replace(scores.recipe, within=within, interval="jackknife", method=_method(scores, metric))
             for part in without_gaps(series, within):
                 one = estimate(part, recipe)
+                parts = without_parts(one, recipe) if metric == "auc" else Parts.none(len(part.test_sets))
                 clean = noise.correct(one, scores.items, metric=metric, method=recipe.method, level=recipe.level).r
                 for i, j in combinations(range(len(part.test_sets)), 2):
                     names = (part.test_sets[i], part.test_sets[j])
@@ -80,6 +81,7 @@ def _pairs(scores: Scores, metric: str) -> dict[tuple[Any, ...], dict[str, Any]]
                     limits = {"low": one.interval.low[i, j], "high": one.interval.high[i, j]}
                     told = {"group": series.group, "r": one.r[i, j], "p": p_val, "units": units, **limits}
                     told["corrected"] = clean[i, j]
+                    told["one_part"] = parts.carrier(i, j) is not None
                     rows.append(((tuple(series.group.values()), within, *names), told))
             adjusted = holm(np.array([row["p"] for _, row in rows], dtype=float))
             found.update({key: {**row, "p": p} for (key, row), p in zip(rows, adjusted, strict=True)})
@@ -116,6 +118,8 @@ def _row(key: tuple[Any, ...], found: Mapping[str, Mapping[tuple[Any, ...], Mapp
 def _told(accuracy: Mapping[str, Any], auc: Mapping[str, Any], share: Mapping[str, Any]) -> str:
     """What a pair agrees in, as far as it is clear."""
     by_accuracy, by_skill, by_share = (one["p"] < SIGNIFICANT for one in (accuracy, auc, share))
+    if by_skill and auc["one_part"]:
+        return OPEN
     if by_skill and accuracy["r"] * auc["r"] > 0 and by_accuracy:
         return SKILL
     if by_accuracy and by_share and not (by_skill and accuracy["r"] * auc["r"] > 0):
@@ -125,7 +129,7 @@ def _told(accuracy: Mapping[str, Any], auc: Mapping[str, Any], share: Mapping[st
 
 def _sentence(pairs: pd.DataFrame, where: str) -> str:
     counts = {told: pairs[pairs["told"] == told] for told in (SKILL, ANSWERS, OTHER)}
-    text = f"{where}: of {len(pairs)} pairs {len(counts[SKILL])} agree in skill (accuracy and AUC, both clear)"
+    text = f"{where}: of {len(pairs)} pairs {len(counts[SKILL])} agree in skill (accuracy and AUC, both significant)"
     text += f", {len(counts[ANSWERS])} in answers only"
     if len(counts[ANSWERS]):
         text += f" ({several([f'{a} ~ {b}' for a, b in zip(counts[ANSWERS]['a'], counts[ANSWERS]['b'], strict=True)])})"

@@ -62,7 +62,8 @@ def stability(scores: Scores) -> Answer:
         if used is None:
             continue
         found = estimate(used, recipe)
-        values = cluster_values(used, recipe, scores.items, name=", ".join(series.group.values()), metric=scores.metric)
+        label = ", ".join(series.group.values())
+        values = cluster_values(used, recipe, scores.items, name=label, metric=scores.metric, exact=scores.exact)
         clusters.append(values)
         size = size_of(series, scores.table)
         for what, sample in _measures(found, values, scores).items():

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from oodles.stats.answers import Answer
 from oodles.stats.cautions import hardly_differ
 from oodles.stats.correlate import PartialCorrelations
-from oodles.stats.pairs import NOISE, SIGNIFICANT
+from oodles.stats.pairs import AS_EXACT, NOISE, NOT_KNOWN, ONE_PART, SIGNIFICANT, UNKNOWN
 from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.series import grouped
 
@@ -26,8 +26,10 @@ NO_PAIR = f"{NOTHING}: no pair of OOD test sets can be correlated, as the caveat
 NAMED = 3  # pairs of one kind that a sentence names
 DUE = {  # what else could explain a correlation, in words
     NOISE: NOISE,
+    UNKNOWN: "noise of the in-domain set, which is not known",
     "answers": "how often an answer is given, not skill",
     "shared examples": "examples that both sets share",
+    ONE_PART: "one part of training alone",
 }
 WAYS = {"pooled": "pooled", "run": "within runs", "separate": "one fit per run"}
 ALIKE = 0.1  # a median difference of raw and partial correlations up to this is none to speak of
@@ -130,6 +132,9 @@ def _verdict(group: Mapping[str, str], found: pd.DataFrame, way: str, over: str)
         within = _within_runs(inside, pairs, descriptive)
         sentence += within
         points += (within.strip(),)
+    if not_known := _not_known(found):
+        sentence += not_known
+        points += (not_known.strip(),)
     return Verdict(group=group, n_runs=n_runs, descriptive=descriptive, sentence=sentence, short=short, points=points)
 
 
@@ -169,10 +174,10 @@ class _Counts:
         if not self.tested:
             return "none could be tested"
         up, down = (len(names) for names in (self.up, self.down))
-        counts = f"{up} rise together{_named(self.up)}, {down} move apart{_named(self.down)}"
+        counts = f"{_rise(up)}{_named(self.up)}, {_part(down)}{_named(self.down)}"
         for why, names in self.doubted.items():
             counts += f", {len(names)}{_named(names)} may be due to {DUE[why]}"
-        return f"{counts} and {self.open_} cannot be told from no relation"
+        return f"{counts}, and {self.open_} cannot be told from no relation"
 
     def rest(self) -> str:
         said = ""
@@ -181,6 +186,14 @@ class _Counts:
         if self.empty:
             said += f"; {_pairs(self.empty)} {'has' if self.empty == 1 else 'have'} no correlation, as the caveats say"
         return said
+
+
+def _rise(count: int) -> str:
+    return f"{count} {'rises' if count == 1 else 'rise'} together"
+
+
+def _part(count: int) -> str:
+    return f"{count} {'moves' if count == 1 else 'move'} apart"
 
 
 def _named(names: tuple[str, ...]) -> str:
@@ -199,7 +212,7 @@ def _within_runs(pairs: pd.DataFrame, pooled: pd.DataFrame, descriptive: bool) -
     after = "" if _is_flat(pooled) else _flat(pairs, "within runs")
     if descriptive:
         r = pairs["r"].to_numpy(float)
-        return f"{before} {int((r > 0).sum())} rise together and {int((r < 0).sum())} move apart.{after}"
+        return f"{before} {_rise(int((r > 0).sum()))} and {_part(int((r < 0).sum()))}{_empty(pairs)}.{after}"
     counts = _Counts.of(pairs)
     return f"{before} {counts.told()}{counts.rest()}.{after}"
 
@@ -208,10 +221,16 @@ def _described(pairs: pd.DataFrame) -> str:
     r = pairs["r"].to_numpy(float)
     up, down = int((r > 0).sum()), int((r < 0).sum())
     return (
-        f"Open: with {_units(pairs)}, {up} of {_pairs(len(r))} of test sets rise together and {down} move apart "
+        f"Open: with {_units(pairs)}, of {_pairs(len(r))} of test sets {_rise(up)} and {_part(down)} "
         f"{_given(pairs)}, but such signs also differ by chance, so this describes these runs and "
-        f"nothing was tested; {DESCRIPTIVE} or more independent runs would allow a test.{_flat(pairs)}"
+        f"nothing was tested; {DESCRIPTIVE} or more independent runs would allow a test{_empty(pairs)}."
+        f"{_flat(pairs)}"
     )
+
+
+def _empty(pairs: pd.DataFrame) -> str:
+    """Pairs without a correlation, which has no sign."""
+    return _Counts.of(pairs).rest()
 
 
 def _tested(pairs: pd.DataFrame, over: str) -> str:
@@ -230,9 +249,9 @@ def _short(pairs: pd.DataFrame) -> str:
     if not counts.tested:
         return f"No answer: none of {_pairs(len(pairs))} of test sets could be tested, as the caveats say."
     doubted = sum(map(len, counts.doubted.values()))
-    kinds = [f"{len(counts.up)} rise together", f"{len(counts.down)} move apart"]
+    kinds = [_rise(len(counts.up)), _part(len(counts.down))]
     kinds += [f"{doubted} may be due to something else"] * bool(doubted)
-    told = f"{', '.join(kinds)} and {counts.open_} cannot be told from no relation"
+    told = f"{', '.join(kinds)}, and {counts.open_} cannot be told from no relation"
     return f"{_answer(counts)}: of {_pairs(len(pairs))} of test sets {told}{counts.rest()}."
 
 
@@ -263,8 +282,8 @@ def _short_described(pairs: pd.DataFrame) -> str:
 def _signs(pairs: pd.DataFrame) -> tuple[str, ...]:
     r = pairs["r"].to_numpy(float)
     signs = (
-        f"Of {_pairs(len(r))} of test sets {int((r > 0).sum())} rise together and {int((r < 0).sum())} move apart "
-        f"{_given(pairs)}, but such signs also differ by chance: this describes these runs."
+        f"Of {_pairs(len(r))} of test sets {_rise(int((r > 0).sum()))} and {_part(int((r < 0).sum()))} "
+        f"{_given(pairs)}, but such signs also differ by chance: this describes these runs{_empty(pairs)}."
     )
     return tuple(text.strip() for text in (signs, _flat(pairs)) if text)
 
@@ -275,7 +294,8 @@ def _over(table: pd.DataFrame, n_groups: int) -> str:
     ways = [WAYS[way] for way in dict.fromkeys(tested["within"])]
     of = [" and ".join(ways)] if len(ways) > 1 else []
     of += [f"{n_groups} groups"] if n_groups > 1 else []
-    return f"all {len(tested)} tests reported" + (f": {', '.join(of)}" if of else "")
+    every = "the one test reported" if len(tested) == 1 else f"all {len(tested)} tests reported"
+    return every + (f": {', '.join(of)}" if of else "")
 
 
 def _raw(pairs: pd.DataFrame) -> str:
@@ -290,6 +310,27 @@ def _raw(pairs: pd.DataFrame) -> str:
         f" Raw and partial r differ by {np.nanmedian(moved):.2f} in the median, most in {most['a']} ~ {most['b']} "
         f"({most['r_raw']:+.2f} raw, {most['r']:+.2f} partial)."
     )
+
+
+def noise_known(pairs: pd.DataFrame) -> str:
+    """What is known of noise of in-domain scores: known, unknown, in part; exact where they are taken as that."""
+    known = pairs[np.isfinite(pairs["r"].to_numpy(float))]
+    unknown, exact = (
+        np.array([any(text.startswith(begin) for text in said) for said in known["caveats"]], dtype=bool)
+        for begin in (NOT_KNOWN, AS_EXACT)
+    )
+    if unknown.any():
+        return "unknown" if unknown.all() else "in part"
+    return "exact" if exact.any() else "known"
+
+
+def _not_known(pairs: pd.DataFrame) -> str:
+    """Why noise of the in-domain set keeps pairs from being counted without being known, and what to do."""
+    doubted = pairs[in_doubt(pairs) & (pairs["doubt"] == UNKNOWN)]
+    said = dict.fromkeys(text for caveats in doubted["caveats"] for text in caveats if text.startswith(NOT_KNOWN))
+    told = "".join(f" Noise of the in-domain set is not known: {text.removeprefix(f'{NOT_KNOWN}: ')}." for text in said)
+    exact = any(text.startswith(AS_EXACT) for caveats in pairs["caveats"] for text in caveats)
+    return told + " In-domain scores are taken as exact." * exact
 
 
 def _given(pairs: pd.DataFrame) -> str:

@@ -44,6 +44,7 @@ from oodles.store.records import fits, records_file
 from oodles.store.scores import parse_scores
 from oodles.store.sidecars import sidecar
 
+TABLES = (".csv", ".json", ".jsonl", ".parquet", ".tsv")
 SUFFIX = ".oodles.zip"
 OF_A_STUDY = (STUDY_FILE, AUDIT_FILE)
 OF_A_RUN = (SPEC_FILE, ENV_FILE, DRAW_FILE, FAILED_FILE, DONE_FILE)
@@ -96,10 +97,13 @@ def _read_study(study: StudyFolder) -> dict[str, bytes]:
 
 
 def _without_texts(record: dict[str, Any]) -> bytes:
-    """The audit without the prompts it shows and without folders of this machine."""
+    """The audit without the prompts and examples it shows and without folders of this machine."""
+    for finding in record.get("findings", []):
+        finding.pop("items", None)  # examples, by id or with their texts
     for row in record.get("sets", []):
         origin = str(row.get("origin", ""))
-        row["origin"] = Path(origin).name if Path(origin).is_absolute() else origin
+        local = Path(origin).is_absolute() or ("://" not in origin and Path(origin).suffix in TABLES)
+        row["origin"] = Path(origin).name if local else origin
         for facts in (one for by_model in row.get("rendered", {}).values() for one in by_model.values()):
             facts.pop("shown", None)
     return json.dumps(sealed(record), indent=2, sort_keys=True).encode()
@@ -188,9 +192,12 @@ def _unpack(file: Path, folder: Path) -> None:
         with zipfile.ZipFile(file) as archive:
             entries = [entry for entry in archive.infolist() if _is_known(entry.filename)]
             _check_sizes(file, entries)
-            for entry in entries:
+            targets = [folder / entry.filename for entry in entries]
+            for parent in sorted({target.parent for target in targets}):
+                _make(parent)
+            for entry, target in zip(entries, targets, strict=True):
                 with archive.open(entry) as packed:
-                    _write(folder / entry.filename, packed)
+                    _write(target, packed)
     except (StoreError, ConfigError):
         raise
     except Exception as error:  # damaged, encrypted or in another format: zipfile and zlib raise many errors
@@ -239,9 +246,15 @@ def _most_bytes() -> float:
         raise ConfigError(f"OODLES_UNPACK_GB is '{setting}', expected a number of gigabytes") from None
 
 
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{folder}: {error.strerror}; set TMPDIR to a folder with room") from None
+
+
 def _write(target: Path, packed: IO[bytes]) -> None:
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("xb") as handle:
             shutil.copyfileobj(packed, handle, 1 << 20)
     except OSError as error:

@@ -108,9 +108,11 @@ def _remembered(study: StudyFolder) -> dict[str, Any]:
     """Rebuild the content of `study.json` from the runs and sets of a folder."""
     specs = _specs(study)
     test_sets = [name for spec in specs.values() for name in spec.test_sets]
+    kept = {key_of(members): members for members in all_members(study) if members.key}
     remembered = {
         "runs": list(specs),
-        "sets": {key_of(members): members.identity for members in all_members(study) if members.key},
+        "sets": {key: members.identity for key, members in kept.items()},
+        "members": {key: members.content for key, members in kept.items()},
         "slices": list(dict.fromkeys(filter(is_slice, test_sets))),
     }
     return {key: value for key, value in remembered.items() if value}

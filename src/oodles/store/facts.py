@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oodles.errors import SchedulerError, StoreError
+from oodles.errors import SchedulerError, StoreError, some
 from oodles.scheduler import queue
 from oodles.store.claim import planned_runs
 from oodles.store.folder import AUDIT_FILE, RunFolder, StudyFolder, run_folders, study_folder
@@ -137,6 +137,17 @@ def pace_of(root: Path, rows: Sequence[Mapping[str, Any]]) -> Pace:
     )
 
 
+def unmade_runs(root: Path) -> list[str]:
+    """Return one line about the planned runs that have no folder: not made yet, or lost; none if all are there."""
+    study = StudyFolder(root)
+    planned = planned_runs(study)
+    gone = [name for name in planned if not (study.run(name).spec.is_file() or study.run(name).has_results)]
+    if not gone:
+        return []
+    have = "has" if len(gone) == 1 else "have"
+    return [f"{len(gone)} of {len(planned)} planned runs {have} no scores (not made yet, or gone): {some(gone, 4)}"]
+
+
 def describe_runs(root: Path) -> list[dict[str, Any]]:
     """Describe the runs for the report."""
     descriptions = []
@@ -202,6 +213,55 @@ def tags_of(root: Path) -> dict[str, str]:
     record = (sidecar(study.audit) if study.audit.is_file() else None) or {}
     told = {row["set"]: ", ".join(row.get("tags", ())) for row in record.get("sets", []) if row.get("kind") != "train"}
     return {name: tags for name, tags in told.items() if tags}
+
+
+def joined_audit(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> dict[str, Any]:
+    """The audit of a study that grows: what earlier ones said of the runs in the folder is kept.
+
+    Examples
+    --------
+    >>> def audit(name, said):
+    ...     findings = [{"where": f"{name} (train), rte", "severity": said, "code": "overlap", "text": "1 example"}]
+    ...     return {"sets": [{"set": name, "kind": "train"}, {"set": "rte"}], "findings": findings}
+    >>> both = joined_audit(audit("snli", "error"), audit("mnli", "note"))
+    >>> [row["set"] for row in both["sets"]], both["counts"]
+    (['snli', 'mnli', 'rte'], {'error': 1, 'note': 1, 'warning': 0})
+    """
+    if not before:
+        return dict(now)
+    said = [one for one in before.get("findings", ()) if not any(_repeats(one, other) for other in now["findings"])]
+    findings = [*said, *now["findings"]]
+    rows = {_place(row): row for row in before.get("sets", ())}
+    own = {_place(row) for row in now["sets"]}
+    return {
+        **now,
+        "sets": [
+            *(row for place, row in rows.items() if place not in own),
+            *(_with_rendered(row, rows.get(_place(row))) for row in now["sets"]),
+        ],
+        "findings": findings,
+        "counts": {kind: sum(one["severity"] == kind for one in findings) for kind in ("error", "note", "warning")},
+        "allowed": sorted({*before.get("allowed", ()), *now.get("allowed", ())}),
+    }
+
+
+def _repeats(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether a finding says the same of all the places of an earlier one."""
+    places, others = (set(one["where"].split("; ")) for one in (before, now))
+    return before["code"] == now["code"] and before["text"] == now["text"] and places <= others
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    return f"{row['set']} (train)" if row.get("kind") == "train" else str(row["set"])
+
+
+def _with_rendered(row: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A set with the prompts of earlier patterns and models."""
+    kept: dict[str, dict[str, Any]] = {}
+    for one in (before or {}, row):
+        for pattern, by_model in one.get("rendered", {}).items():
+            kept.setdefault(pattern, {}).update(by_model)
+    return {**row, "rendered": kept} if kept else dict(row)
 
 
 def describe_audit(root: Path) -> dict[str, Any]:

@@ -196,6 +196,11 @@ class RunFolder:
 def study_folder(root: str | Path) -> StudyFolder:
     """Return an existing study folder."""
     study = StudyFolder(Path(root))
+    if study.path.suffix == ".zip" and study.path.is_file():
+        raise StoreError(
+            f"{root}: a file, perhaps a packed study; expected the folder of a study: `unzip {root} -d FOLDER` makes"
+            " one, and `oodles analyse` and `oodles report` read the file itself"
+        )
     if not study.is_study:
         raise StoreError(f"{root}: no {STUDY_FILE}; expected a folder that `oodles run` wrote")
     return study

@@ -1,26 +1,28 @@
-"""sets/*.parquet: the members of each rendered test set, stored once per study. Slices are derived from them."""
+"""sets/*.parquet: the members of each rendered test set, stored once per study. Slices are derived from them.
+
+study.json holds the `sets` (identities, which every later run must share) and the hashes of what the files hold
+(`members`), which every reader checks. Studies of older versions have no such hashes until they are run again.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from oodles.contracts import SHOTS
 from oodles.disk import write_json
-from oodles.errors import StoreError, first_line, some
-from oodles.files import read_frame
+from oodles.errors import StoreError
 from oodles.store.folder import StudyFolder
 from oodles.store.parquet import ABOUT, write_parquet
 from oodles.store.sidecars import read_json, sidecar
 from oodles.suite.slices import Members, is_slice
 from oodles.trouble import disk_errors
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ANEW = "run the study again to rewrite it"
 
@@ -33,15 +35,17 @@ def keep_members(study: StudyFolder, members: Sequence[Members], test_sets: Sequ
     """
     check_members(study, members)
     record = read_json(study.file)
-    identities = dict(record.get("sets", {}))
+    identities, contents = dict(record.get("sets", {})), dict(record.get("members", {}))
     for rendered in members:
         if rendered.test_set == SHOTS:
             continue
         identities[key_of(rendered)] = rendered.identity
+        contents[key_of(rendered)] = rendered.content
         _write_members(study.members(rendered.test_set, rendered.prompts), rendered)
     slices = list(dict.fromkeys([*record.get("slices", []), *filter(is_slice, test_sets)]))
-    if identities != record.get("sets", {}) or slices != record.get("slices", []):
-        write_json(study.file, {**record, "sets": identities, "slices": slices})
+    changed = {**record, "sets": identities, "members": contents, "slices": slices}
+    if changed != {"sets": {}, "members": {}, "slices": [], **record}:
+        write_json(study.file, changed)
 
 
 def check_members(study: StudyFolder, members: Sequence[Members]) -> None:
@@ -58,21 +62,18 @@ def check_members(study: StudyFolder, members: Sequence[Members]) -> None:
 
 def mend_members(study: StudyFolder, members: Sequence[Members]) -> None:
     """Rewrite damaged or missing members of the sets that the folder's runs were evaluated on."""
-    identities = read_json(study.file).get("sets", {})
-    for rendered in members:
+    record = read_json(study.file)
+    kept = [rendered for rendered in members if record.get("sets", {}).get(key_of(rendered)) == rendered.identity]
+    for rendered in kept:
         path = study.members(rendered.test_set, rendered.prompts)
-        if identities.get(key_of(rendered)) != rendered.identity:
-            continue
         stored = _read_kept(path)
-        if stored is None or (stored.ids, stored.gold, stored.choices, stored.identity) != (
-            rendered.ids,
-            rendered.gold,
-            rendered.choices,
-            rendered.identity,
-        ):
+        if stored is None or (stored.identity, stored.content) != (rendered.identity, rendered.content):
             with disk_errors(path):
                 path.unlink(missing_ok=True)
             _write_members(path, rendered)
+    contents = {**record.get("members", {}), **{key_of(rendered): rendered.content for rendered in kept}}
+    if contents != record.get("members", {}):
+        write_json(study.file, {**record, "members": contents})
 
 
 def key_of(members: Members) -> str:
@@ -85,31 +86,35 @@ def all_members(study: StudyFolder) -> list[Members]:
     return [members for path in sorted(study.sets.glob("*.parquet")) if (members := _read_kept(path)) is not None]
 
 
+def keys_of(record: Mapping[str, Any], test_set: str, prompts: str) -> list[str]:
+    """Return the keys of a rendered set in a study.json; none if the study never kept it, e.g. a run's own shots."""
+    identities = record.get("sets", {})
+    return [key for key in identities if key.startswith(f"{test_set} ") and identities[key].startswith(f"{prompts} ")]
+
+
 def read_members(study: StudyFolder, test_set: str, prompts: str) -> Members:
-    """Read the members of a rendered set."""
+    """Read the members of a rendered set; they must be those that study.json records."""
     path = study.members(test_set, prompts)
-    try:
-        frame = read_frame(path, page_checksum_verification=True, columns=None)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path}: cannot be read ({first_line(error)}); its slices cannot be read; {ANEW}") from None
-    if problem := _misfit(frame):
-        raise StoreError(f"{path}: {problem}; {ANEW}")
-    columns = [c for c in frame.columns if c.startswith("slice:")]
-    return Members(
-        test_set=test_set,
-        prompts=prompts,
-        ids=tuple(frame["example"]),
-        gold=tuple(map(int, frame["gold"])),
-        items=tuple(map(int, frame["item"])) if "item" in frame.columns else (),
-        columns={c.removeprefix("slice:"): tuple(map(str, frame[c])) for c in columns},
-        choices=tuple(map(int, frame["choices"])) if "choices" in frame.columns else (),
+    record = sidecar(study.file) or {}
+    keys = keys_of(record, test_set, prompts)
+    if not path.is_file():
+        raise StoreError(f"{path}: no such file; {ANEW}")
+    members = _read_kept(path)
+    if members is None:
+        raise StoreError(f"{path}: cannot be read as the members of a test set; {ANEW}")
+    if keys and (members.prompts != prompts or key_of(members) not in keys):
+        raise StoreError(f"{path}: not the file of test set '{test_set}' that the study wrote; {ANEW}")
+    if keys and not _is_recorded(record, members):
+        raise StoreError(f"{path}: differs from what {study.file.name} records of test set '{test_set}'; {ANEW}")
+    return replace(members, test_set=test_set, prompts=prompts)
+
+
+def _is_recorded(record: Mapping[str, Any], members: Members) -> bool:
+    key = key_of(members)
+    return (record["sets"][key], record.get("members", {}).get(key, members.content)) == (
+        members.identity,
+        members.content,
     )
-
-
-def _misfit(frame: pd.DataFrame) -> str:
-    if not {"example", "gold"} <= set(frame.columns):
-        return f"columns {some(frame.columns)}, expected example and gold"
-    return "" if frame["gold"].dtype.kind in "iu" else f"column gold holds {frame['gold'].dtype}, expected numbers"
 
 
 def _write_members(path: Path, members: Members) -> None:
@@ -127,7 +132,7 @@ def _write_members(path: Path, members: Members) -> None:
 
 
 def _read_kept(path: Path) -> Members | None:
-    """Read the members from a file; None if it is missing or damaged."""
+    """Read the members from a file; None if it is missing, damaged or not such a file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -139,10 +144,11 @@ def _read_kept(path: Path) -> Members | None:
             test_set=about.get("test_set", ""),
             prompts=about.get("prompts", ""),
             key=about.get("key", ""),
-            ids=cells["example"],
-            gold=cells["gold"],
-            columns={n.removeprefix("slice:"): c for n, c in cells.items() if n.startswith("slice:")},
-            choices=cells.get("choices", ()),
+            ids=tuple(map(str, cells["example"])),
+            gold=tuple(map(index, cells["gold"])),
+            items=tuple(map(index, cells.get("item", ()))),
+            columns={n.removeprefix("slice:"): tuple(map(str, c)) for n, c in cells.items() if n.startswith("slice:")},
+            choices=tuple(map(index, cells.get("choices", ()))),
         )
-    except (OSError, ValueError, KeyError, AttributeError, pa.ArrowException):
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, pa.ArrowException):
         return None

@@ -60,14 +60,18 @@ def records_are_whole(folder: RunFolder, score: Score, absent: bool = False) -> 
 
     An unreadable file may be intact, so it raises an error of the disk or of permissions.
     """
-    file = records_file(folder, score)
+    data = records_bytes(records_file(folder, score))
+    return absent if data is None else fits(score, data)
+
+
+def records_bytes(file: Path) -> bytes | None:
+    """Read a file of records; None if there is none."""
     try:
-        data = file.read_bytes()
+        return file.read_bytes()
     except FileNotFoundError:
-        return absent
+        return None
     except OSError as error:
         raise StoreError(f"{file}: cannot be read ({error.strerror}); check the file's mode and the disk") from None
-    return fits(score, data)
 
 
 def fits(score: Score, data: bytes) -> bool:

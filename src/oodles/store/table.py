@@ -16,13 +16,14 @@ import numpy as np
 
 from oodles.contracts import Predictions, Role, role_of
 from oodles.errors import StoreError, first_line, no_test_set, some
-from oodles.files import read_frame
+from oodles.files import frame_of
 from oodles.store.claim import slices_of
 from oodles.store.folder import RunFolder, StudyFolder, study_folder
-from oodles.store.members import read_members
+from oodles.store.members import keys_of, read_members
 from oodles.store.metrics import metrics
-from oodles.store.records import RIGHT, records_are_whole, records_file, score_columns
+from oodles.store.records import RIGHT, fits, records_bytes, records_file, score_columns
 from oodles.store.scores import Score, Scores, read_scores, scan_scores
+from oodles.store.sidecars import sidecar
 from oodles.store.spec import read_spec
 from oodles.suite.choices import chance_of
 from oodles.suite.slices import Members, Slice, is_slice, resolve_slice, strata_of
@@ -57,7 +58,8 @@ def read_runs(root: str | Path, test_sets: Sequence[str] | None = None) -> pd.Da
     from oodles.store.archive import opened
 
     with opened(root) as folder:
-        wanted, notes = Wanted.read(folder, test_sets), Notes()
+        notes = Notes()
+        wanted = Wanted.read(folder, test_sets, notes)
         abouts, parts, owners = [], [], []
         for number, (run, about, scores) in enumerate(committed_runs(folder, notes)):
             abouts.append(about)
@@ -115,7 +117,8 @@ def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd
 
     frames = []
     with opened(root) as folder:
-        wanted, notes = Wanted.read(folder, test_sets), Notes()
+        notes = Notes()
+        wanted = Wanted.read(folder, test_sets, notes)
         for run, _, scores in committed_runs(folder, notes):
             for score in scores.scores:
                 whole = wanted.whole(score)
@@ -126,11 +129,13 @@ def read_records(root: str | Path, test_sets: Sequence[str] | None = None) -> pd
                 parts = [(n, inside) for n, inside in parts if len(inside) == len(frame)]  # read_runs reports it
                 for name, inside in [(score.test_set, None)] * whole + parts:
                     layout = wanted.layout(score, inside, partial(tuple, frame["example"]))
+                    if layout is None:
+                        continue
                     part = frame if inside is None else frame[inside]
                     own = {"run": run.name, "step": score.step, "test_set": name, "item": layout.items}
                     frames.append(part.assign(**own, stratum=layout.strata))
     notes.rename(folder, root)
-    if not frames and not notes.missing:
+    if not frames and not notes.missing and not wanted.unknown:
         raise notes.nothing(Path(root), "records")
     first = ["run", "step", "test_set", "example"]
     table: pd.DataFrame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*first, "correct"])
@@ -270,16 +275,18 @@ class Wanted:
     study: StudyFolder
     names: tuple[str, ...] | None  # None: every set
     slices: tuple[str, ...]
-    members: dict[str, Members] = field(default_factory=dict)
-    layouts: dict[tuple[str, bytes | None], Layout] = field(default_factory=dict)
+    notes: Notes
+    members: dict[str, Members | None] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)  # prompts whose members the study keeps, but cannot be read
+    layouts: dict[tuple[str, bytes | None], Layout | None] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
 
     @classmethod
-    def read(cls, root: Path, names: Sequence[str] | None) -> Wanted:
+    def read(cls, root: Path, names: Sequence[str] | None, notes: Notes) -> Wanted:
         study = StudyFolder(root)
         if names is not None:
-            return cls(study, tuple(n for n in names if not is_slice(n)), tuple(filter(is_slice, names)))
-        return cls(study, None, slices_of(study))
+            return cls(study, tuple(n for n in names if not is_slice(n)), tuple(filter(is_slice, names)), notes)
+        return cls(study, None, slices_of(study), notes)
 
     def parts(self, folder: RunFolder, score: Score, notes: Notes) -> Iterator[_Part]:
         """Yield the set itself if requested, and every requested slice of it."""
@@ -325,34 +332,52 @@ class Wanted:
             if name.partition("/")[0] != score.test_set:
                 continue
             members = self._members(score)
+            if members is None:
+                continue
             subset = resolve_slice(name, members.columns)
             inside = subset.mask(members)
             if inside.any():
                 yield subset, inside, members
 
-    def _members(self, score: Score) -> Members:
-        if score.prompts not in self.members:
-            self.members[score.prompts] = read_members(self.study, score.test_set, score.prompts)
-        return self.members[score.prompts]
+    def _members(self, score: Score) -> Members | None:
+        """Return the members of an evaluation's set; None if the study keeps none, or, with a note, if they are lost.
 
-    def layout(self, score: Score, inside: Any, ids: Callable[[], Iterable[str]]) -> Layout:
-        """Return the examples of an evaluation, or of a slice, with their items; `ids` come from the records."""
+        A set whose members are lost has no items, labels and slices, so that its records cannot be used.
+        """
+        key = score.prompts
+        if key not in self.members:
+            keeps = bool(keys_of(sidecar(self.study.file) or {}, score.test_set, score.prompts))
+            self.members[key] = None
+            if keeps or self.study.members(score.test_set, score.prompts).is_file():
+                try:
+                    self.members[key] = read_members(self.study, score.test_set, score.prompts)
+                except StoreError as error:
+                    self.unknown.add(key)
+                    lost = f"test set '{score.test_set}' is analysed without records and slices"
+                    self.notes.add(f"{error}; {lost}")
+        return self.members[key]
+
+    def layout(self, score: Score, inside: Any, ids: Callable[[], Iterable[str]]) -> Layout | None:
+        """Return the examples of an evaluation, or of a slice, with their items; `ids` come from the records.
+
+        None if the study kept the items, but they are lost.
+        """
         key = (score.prompts, None if inside is None else inside.tobytes())
         if key not in self.layouts:
-            try:
-                members = self._members(score)
-            except StoreError:  # the run's shots, or an older folder: every example is an item
+            members = self._members(score)
+            if members is not None:
+                self.layouts[key] = Layout.of(members, inside)
+            elif score.prompts in self.unknown:
+                self.layouts[key] = None
+            else:  # the run's shots, or an older folder: every example is an item
                 alone = tuple(ids())
                 self.layouts[key] = Layout(ids=alone, columns={}, items=np.arange(len(alone)))
-            else:
-                self.layouts[key] = Layout.of(members, inside)
         return self.layouts[key]
 
     def _chance(self, score: Score) -> float:
         """Return chance on a whole set; nan if its members are missing or only one answer occurs."""
-        if not self.study.members(score.test_set, score.prompts).is_file():
-            return float("nan")
-        best = _chance_of(self._members(score))
+        members = self._members(score)
+        best = float("nan") if members is None else _chance_of(members)
         return best if best < 1 else float("nan")
 
     def complain(self) -> None:
@@ -385,13 +410,14 @@ def _predictions(name: str, frame: pd.DataFrame, gold: Any) -> Predictions:
 def read_record(folder: RunFolder, score: Score, notes: Notes, columns: list[str] | None = None) -> pd.DataFrame | None:
     """Read the records of an evaluation, or some columns; None, with a note, if they are damaged."""
     path = records_file(folder, score)
-    if not path.exists():
-        notes.add_missing(folder)
-        return None
     try:
-        if not records_are_whole(folder, score):
+        data = records_bytes(path)
+        if data is None:
+            notes.add_missing(folder)
+            return None
+        if not fits(score, data):
             raise StoreError(f"{path}: damaged or missing; `oodles run --verify` evaluates it again")
-        frame = _frame(path, "`oodles run --verify` evaluates it again", columns)
+        frame = _frame(path, data, "`oodles run --verify` evaluates it again", columns)
         if problem := _misfit_records(frame, score.n, columns):
             raise StoreError(f"{path}: {problem}; `oodles run --verify` evaluates it again")
         return frame
@@ -413,8 +439,8 @@ def _misfit_records(frame: pd.DataFrame, n: int, columns: Sequence[str] | None =
     return "" if len(frame) == n else f"{len(frame)} records, expected {n}"
 
 
-def _frame(path: Path, advice: str, columns: list[str] | None = None) -> pd.DataFrame:
+def _frame(path: Path, data: bytes, advice: str, columns: list[str] | None = None) -> pd.DataFrame:
     try:
-        return read_frame(path, page_checksum_verification=True, columns=columns)
+        return frame_of(data, columns)
     except (OSError, ValueError) as error:
         raise StoreError(f"{path}: cannot be read ({first_line(error)}); {advice}") from None

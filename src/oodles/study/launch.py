@@ -19,8 +19,10 @@ from oodles.runs.stopping import stop_on_signals
 from oodles.runs.todo import missing_of, untrained_of
 from oodles.runs.trackers import require_trackers, trackers_of
 from oodles.store.claim import check_folder, claim_folder, plan_runs
+from oodles.store.facts import joined_audit
 from oodles.store.folder import StudyFolder
 from oodles.store.members import check_members, mend_members
+from oodles.store.sidecars import sidecar
 from oodles.store.spec import check_identity, check_same_run
 from oodles.study.check import audit_grid
 from oodles.study.grid import Grid, expand, select
@@ -153,8 +155,9 @@ def begin(grid: Grid, root: Path, allow: Sequence[str] = (), *, here: bool = Tru
     folder = StudyFolder(root)
     to_do = sum(folder.run(job.spec.name).status != "done" for job in grid.jobs)
     done = len(grid.jobs) - to_do
+    runs = "1 run" if len(grid.jobs) == 1 else f"{len(grid.jobs)} runs"
     loading = "; loading torch" if here else ""
-    say(f"study {study.name}: {len(grid.jobs)} runs, {done} of them finished before, in {root}{loading}")
+    say(f"study {study.name}: {runs}, {done} of them finished before, in {root}{loading}")
     if here:
         require_training("oodles run")
         require_trackers(trackers_of(study.report_to))
@@ -175,7 +178,7 @@ def begin(grid: Grid, root: Path, allow: Sequence[str] = (), *, here: bool = Tru
         plan_runs(folder, [job.spec.name for job in grid.jobs])
         mend_members(folder, members)
         if findings is not None:
-            write_json(folder.audit, findings)
+            write_json(folder.audit, joined_audit(sidecar(folder.audit), findings))
 
 
 def check_place(grid: Grid, root: Path) -> list[str]:

@@ -58,8 +58,9 @@ def known_set(suite: str, sets: Mapping[str, GeneratedSet], name: str, split: st
 def show(sets: Mapping[str, GeneratedSet], generate: Callable[[str], list[dict[str, str]]], row: str) -> None:
     """Print the sets, or a few rows of the set that the command line names, as `row` formats them."""
     if len(sys.argv) == 1:
+        wide = max(map(len, sets))
         for spec in sets.values():
-            print(f"{spec.name:12} {spec.shift}")
+            print(f"{spec.name:{wide}}  {spec.shift}")
         return
     try:
         rows = generate(sys.argv[1])

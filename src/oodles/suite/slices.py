@@ -39,6 +39,12 @@ class Members:
         """Hash of the rendered set and its slice data."""
         return f"{self.prompts} {content_hash({name: list(cells) for name, cells in self.columns.items()})}"
 
+    @property
+    def content(self) -> str:
+        """Hash of everything that is stored: ids, gold answers, items and choices, too."""
+        columns = {name: list(cells) for name, cells in self.columns.items()}
+        return content_hash([list(self.ids), list(self.gold), list(self.items), list(self.choices), columns])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:

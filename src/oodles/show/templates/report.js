@@ -235,7 +235,7 @@
     });
     const up = edges.filter((p) => p.r > 0).length;
     put("network", svg, `Network of ${sets.length} test sets: ${up} positive and ${edges.length - up} negative links; dashed where the interval covers 0.`);
-    say("network-note", (state.words ? "Only the study’s strong (r above .5) and negative (below −.3) pairs. " : "Pairs with |r| of .1 and more. ") +
+    say("network-note", (state.words ? "Only pairs with r above .5 or below −.3. " : "Pairs with |r| of .1 and more. ") +
       "Blue: rise together; red: move apart; wider: larger; dashed: the interval covers 0.");
   }
 
