@@ -245,11 +245,15 @@ def check_what_slurm_says(cluster: Path, jobs: dict[str, str], preempted: str, l
         assert f"warning signal 12 to JobId={jobs[name]}(" in controller
         assert f"_job_requeue_op: JobId={jobs[name]}(" in controller
     assert len(re.findall("slurmctld version .* started", controller)) == 2
-    code = r".* ArrayJobId={} ArrayTaskId={} DerivedExitCode=(\S+)"
-    number, index = jobs[killed].split("_")
-    assert "0:9" in re.findall(code.format(number, index), ended)
-    number, index = jobs["broken_home_0_4"].split("_")
-    assert re.findall(code.format(number, index), ended) == ["1:0"]
+    assert "137:0" in exit_codes(ended, jobs[killed])  # 128 + SIGKILL
+    assert exit_codes(ended, jobs["broken_home_0_4"]) == ["1:0"]
+
+
+def exit_codes(ended: str, job: str) -> list[str]:
+    """How a job of an array ended, each time it did. Not DerivedExitCode: on a busy machine a job may end before SLURM
+    hears how its step did, and that is 0:0 then."""
+    number, index = job.split("_")
+    return re.findall(rf" ArrayJobId={number} ArrayTaskId={index} .*\bExitCode=(\S+)", ended)
 
 
 @pytest.mark.timeout(1800)
