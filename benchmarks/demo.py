@@ -24,8 +24,8 @@ import pandas as pd
 import oodles as oo
 from benchmarks.statistics import put_into, save
 from oodles.stats.analysis import Analysis
-from oodles.stats.pairs import NOISE
-from oodles.stats.resample import holm
+from oodles.stats.doubts import NOISE
+from oodles.stats.resample import SIGNIFICANT, holm
 from oodles.stats.verdict import DUE
 from oodles.store.table import read_records
 
@@ -37,7 +37,6 @@ ROUNDS = ("first_round", "second_round")
 COLUMNS = ["run", "model", "train_set", "shots", "seed", "step", "test_set", "role", "metric", "value", "n", "chance"]
 OUTCOMES = ["run", "step", "test_set", "example", "correct", "item", "stratum"]
 METRICS = ("accuracy", "auc", "share:Yes", "share:No")
-SIGNIFICANT = 0.05
 SIZES, DRAWS = (6, 8, 10, 12), 25
 OPENINGS = {"films": (30, 60), "others": (8, 16)}  # of the 60 and the 16 that are scored
 COST = {"cpu": "seconds", "wall": "seconds", "peak": "GB", "timed": "runs of which these are; default: all"}

@@ -29,9 +29,11 @@ from scipy import special
 from benchmarks.statistics import merge, put_into, save
 from oodles.stats import noise
 from oodles.stats.correlate import for_group, partial_correlations
+from oodles.stats.doubts import ONE_PART
 from oodles.stats.estimates import Estimator, as_correlations, estimate, interval_of, usable_points
 from oodles.stats.outcomes import Outcomes
-from oodles.stats.pairs import CARRIES, ONE_PART, SIGNIFICANT, UNEVEN, uneven_units
+from oodles.stats.pairs import CARRIES, UNEVEN, uneven_units
+from oodles.stats.resample import SIGNIFICANT
 from oodles.stats.residuals import fit_design, make_design
 from oodles.stats.series import Series
 

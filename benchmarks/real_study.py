@@ -20,12 +20,12 @@ from matplotlib.figure import Figure
 import oodles as oo
 from benchmarks.findings import Blocks, filled, save
 from oodles.stats.analysis import Analysis
+from oodles.stats.resample import SIGNIFICANT
 from oodles.stats.verdict import Verdict
 from oodles.store.archive import opened
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "smollm2-nli.md"
-SIGNIFICANT = 0.05  # after Holm's adjustment over the pairs of a group
 MODELS = {"smollm2-135m-q4": "SmolLM2", "gemma3-270m-q4": "Gemma 3"}
 TRAIN_SETS = ("snli", "mnli")
 COUNTS = ROOT / "studies" / "smollm2-nli" / "counts.json"

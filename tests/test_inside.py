@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from oodles.stats.correlate import partial_correlations
-from oodles.stats.pairs import NOISE, UNKNOWN
+from oodles.stats.doubts import NOISE, UNKNOWN
 
 Link = Callable[[float, int], float]
 

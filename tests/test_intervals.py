@@ -21,9 +21,9 @@ from oodles.show.words import methods
 from oodles.stats import noise, resample
 from oodles.stats.blur import kept, smooth_prior
 from oodles.stats.correlate import partial_correlations
+from oodles.stats.doubts import NOISE, ONE_PART, UNKNOWN, say_clear
 from oodles.stats.estimates import Estimator, as_correlations, estimate
 from oodles.stats.inside import without_inside_noise
-from oodles.stats.pairs import NOISE, ONE_PART, UNKNOWN, say_clear
 from oodles.stats.residuals import fit_design, make_design
 from oodles.stats.verdict import noise_known, verdicts
 from test_correlate import simulated

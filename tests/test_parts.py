@@ -13,8 +13,8 @@ from benchmarks.families import PARTS, STARTS, long_table, simulate
 import oodles as oo
 from oodles.api.findings import findings
 from oodles.stats.correlate import partial_correlations
+from oodles.stats.doubts import ONE_PART
 from oodles.stats.estimates import Estimator, estimate
-from oodles.stats.pairs import ONE_PART
 from oodles.stats.parts import Parts, moments, without_parts
 from oodles.stats.verdict import verdicts
 

@@ -23,6 +23,7 @@ from oodles.show.numbers import MINUS, MISSING, p_value, signed
 from oodles.show.tables import Cell, Column, Sheet
 from oodles.show.tree import plot_trees
 from oodles.stats.answers import Answer
+from oodles.stats.resample import SIGNIFICANT
 
 PANELS = 6  # pairs that a figure shows
 LINES = 12  # rows that the terminal shows
@@ -421,7 +422,7 @@ def _draw_specifications(rows: pd.DataFrame) -> Figure:
     title = f"{canvas.short(rows['a'].iloc[0])} ~ {canvas.short(rows['b'].iloc[0])}"
     figure = Figure(figsize=(left + max(wide, canvas.width_of(title, 8)) + 0.1, curve + below + 0.55))
     ax = canvas.axes_at(figure, left, below + 0.15, wide, curve)
-    clear = (rows["p_holm"] < canvas.SIGNIFICANT).to_numpy()
+    clear = (rows["p_holm"] < SIGNIFICANT).to_numpy()
     for x, row in enumerate(rows.to_dict("records")):
         colour = canvas.IN_DOMAIN if row["default"] else canvas.OOD if clear[x] else canvas.MUTED
         ax.plot([x, x], [row["low"], row["high"]], color=colour, linewidth=1.0)

@@ -27,7 +27,6 @@ OOD, IN_DOMAIN, SHARE = "#0072b2", "#d55e00", "#00825f"
 PALETTE = "RdBu"  # blue: the two sets rise together; red: one rises where the other falls
 HATCH = "#7d858f"  # on cells, which keep their colours in dark mode
 NOTHING = "#f1f1f1"  # below the hatching of a cell without an estimate
-SIGNIFICANT = 0.05  # of the p-value after Holm
 LONGEST_NAME = 26
 FOLDED = 14  # characters of a name from which it may have two lines
 

@@ -23,7 +23,6 @@ from oodles.show.canvas import (
     HATCH,
     INK,
     NOTHING,
-    SIGNIFICANT,
     axes_at,
     colour_of,
     colours,
@@ -37,6 +36,7 @@ from oodles.show.canvas import (
 )
 from oodles.show.groups import Group, columns_before, label_of, of_group
 from oodles.show.numbers import signed
+from oodles.stats.resample import SIGNIFICANT
 from oodles.stats.series import grouped
 
 if TYPE_CHECKING:

@@ -21,13 +21,12 @@ from oodles.stats.clusters import ClusterValues, Pair, Scores, cluster_values
 from oodles.stats.effects import Sample
 from oodles.stats.longtable import as_names
 from oodles.stats.pairs import shares_examples
-from oodles.stats.resample import DESCRIPTIVE, holm
+from oodles.stats.resample import DESCRIPTIVE, SIGNIFICANT, holm
 from oodles.stats.series import NO_NAME, OF_POINTS, OF_SETS, of_runs
 
 TESTED = 9  # units of a level below which the test of equality rejects too often
 FEWEST = 3  # units of a level below which it is not described either
 SMALL = 0.2  # sd over levels of Fisher's z that is no difference to speak of
-SIGNIFICANT = 0.05
 NAMED = 5  # levels that are left out and named
 SCORES = "it tells scores of one run apart, and levels consist of whole runs"  # why a column is no factor
 STEPS = " (--windows asks whether correlations change during training)"

@@ -19,19 +19,18 @@ import pandas as pd
 from oodles.display import Displayed
 from oodles.errors import ConfigError, DataError, listed, nearest, some
 from oodles.stats import cautions
+from oodles.stats.doubts import say_clear
 from oodles.stats.estimates import FEWEST, Estimator, light_curve, one_checkpoint, usable_points
 from oodles.stats.longtable import check_table, name_of
 from oodles.stats.outcomes import Examples, Records
 from oodles.stats.pairs import (
     FIT_COLUMNS,
     PAIR_COLUMNS,
-    GroupTask,
     adjust,
     empty_pair,
     fit_rows,
     mark_disagreement,
     pair_rows,
-    say_clear,
     shares_examples,
 )
 from oodles.stats.resample import INTERVALS
@@ -49,6 +48,7 @@ from oodles.stats.series import (
     shared_runs,
 )
 from oodles.stats.splines import SMOOTHING
+from oodles.stats.tested import GroupTask
 from oodles.stats.threads import one_thread
 
 CORRELATIONS = ("pearson", "spearman")

@@ -3,49 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from oodles.stats import cautions, noise, resample
+from oodles.stats.doubts import doubt, of_answers, of_one_part, unknown_noise
 from oodles.stats.estimates import (
     Estimate,
     Estimator,
     as_correlations,
-    estimate,
-    interval_of,
-    raw_left_out,
-    something_left,
 )
-from oodles.stats.inside import (
-    Inside,
-    by_usual_links,
-    can_be_followed,
-    covariate_bias,
-    without_inside_noise,
-)
-from oodles.stats.outcomes import Examples
-from oodles.stats.parts import Parts, without_parts
-from oodles.stats.preference import Preference
 from oodles.stats.resample import DESCRIPTIVE
-from oodles.stats.residuals import SLIVER, centre
+from oodles.stats.residuals import centre
 from oodles.stats.series import Series
 from oodles.stats.splines import Array
+from oodles.stats.tested import BIASED, Found, GroupTask
 
-SIGNIFICANT = 0.05
-NOISE = "noise of the in-domain set"
-UNKNOWN = "unknown noise of the in-domain set"
-NOT_KNOWN = "noise of the in-domain set is not known and may make r by itself"  # how its caveat begins
-AS_EXACT = "in-domain scores are taken as exact"
-ONE_PART = "one part of training"
 ERR_ALIKE = "models that err alike have less noise: keep per-example records"
 NEARLY_ALL = 0.98  # R2 of a fit above which too little residual is left
 NOISY = 0.3  # reliability of a residual below which too little residual is left
-UNCERTAIN = 0.02  # correction of r for in-domain noise beyond which its own error counts
-BIASED = 0.05  # bias through a noisy in-domain score that is worth saying
 CARRIES = 0.4  # share of a pair that one unit may carry without being named
 UNEVEN = 0.75  # share of the units that mean squares of unequal size may be worth before it is said
 LONG = 6  # points of a unit from which its mean square says something
@@ -66,131 +44,6 @@ FIT_COLUMNS = (
     *("test_set", "method", "within", "r2", "edf", "smoothing", "residual_sd", "reliability", "reliability_from"),
     *("n_runs", "n_steps", "caveats"),
 )
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
-class Found:
-    """An estimate with its correction for noise."""
-
-    estimate: Estimate
-    corrected: noise.Corrected
-    inside: Inside  # noise of the in-domain set, followed through links that it can be followed through
-    bias: Array  # that it adds to r there
-    blurred: NDArray[np.bool_]  # per set: it makes up so much of a residual that taking it out is unsure
-    p_corrected: Array  # sets x sets: of no correlation beyond what noise of the in-domain set makes
-    answers: Preference  # how residuals depend on the share of an answer
-    constant: tuple[bool, ...]  # per set: one answer nearly always, at most points
-    outlier: Array  # sets x sets: the unit that stands out, or -1
-    parts: Parts  # what is left without each part of training; none where nothing is significant
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
-class GroupTask:
-    """What is the same for all estimates of a group and way of pooling."""
-
-    recipe: Estimator
-    items: Examples | None
-    beware: cautions.Cautions
-    said: tuple[str, ...]
-    exact: bool = False  # in-domain scores are taken as free of noise where it is not known
-
-    def run(self, used: Series) -> Found:
-        """Estimate, correct for noise, look for what to beware of."""
-        found = estimate(used, self.recipe)
-        recipe, metric = self.recipe, self.beware.metric
-        scale = "ranks" if recipe.correlation == "spearman" else metric
-        corrected = noise.correct(found, self.items, metric=scale, method=recipe.method, level=recipe.level)
-        followed, inside = found, corrected.inside
-        flat = bool(self.beware.of_covariates(used, self.recipe.within))
-        p_corrected = _beyond_noise(found, corrected.inside, self.recipe, flat)
-        if not can_be_followed(recipe):
-            usual = by_usual_links(recipe)
-            followed = estimate(used, usual)
-            inside = without_inside_noise(followed, self.items, metric, "gam")
-            beyond = _beyond_noise(followed, inside, usual, flat)
-            p_corrected = _without_bias(found, followed, inside, recipe, p_corrected, beyond)
-        tested = any((values < SIGNIFICANT).any() for values in (found.interval.p_val, p_corrected))
-        return Found(
-            estimate=found,
-            corrected=corrected,
-            inside=inside,
-            bias=covariate_bias(followed, inside),
-            blurred=inside.unsure(followed.fit.residuals),
-            p_corrected=p_corrected,
-            answers=Preference.of(found, self.beware.shares_of(used), self.recipe, metric=self.beware.metric),
-            constant=tuple(self.beware.mostly_one_answer(used, name) for name in used.test_sets),
-            outlier=_outliers(found, self.recipe.within),
-            parts=without_parts(found, self.recipe) if tested else Parts.none(len(used.test_sets)),
-        )
-
-
-def _beyond_noise(found: Estimate, inside: Inside, recipe: Estimator, flat: bool) -> Array:
-    """p of no correlation, whatever part of it noise of the in-domain set may make.
-
-    With records its noise is known, and the corrected correlation is tested. From n alone it lies between none and the
-    binomial error: both ends are tested, and the larger p holds. Where in-domain scores differ by little more than
-    noise, or by less, partial and raw correlations are the two ends.
-    """
-    p_val = found.interval.p_val
-    if recipe.interval == "naive" or len(found.refits) > 1 or not len(found.left_out):
-        return p_val
-    if inside.r is not None and inside.left_out is not None:
-        r, left_out = inside.r, inside.left_out
-    elif flat or inside.hidden:
-        r, left_out = found.raw, raw_left_out(found, recipe)
-    else:
-        return p_val
-    other = _tested_anew(found, r, as_correlations(left_out), recipe)
-    other = np.where(np.isnan(r) & np.isfinite(found.r), 1.0, other)
-    at_the_limit = np.isnan(other) & (np.abs(r) > 1 - 1e-9) & (r * found.r > 0)  # more correlated without noise
-    other = np.where(at_the_limit, p_val, other)
-    if inside.source == "records" and inside.r is not None:
-        return np.asarray(np.where(np.isnan(p_val), np.nan, other), dtype=float)
-    return np.asarray(np.where(r * found.r < 0, 1.0, np.maximum(p_val, other)), dtype=float)
-
-
-def _without_bias(
-    found: Estimate, followed: Estimate, inside: Inside, recipe: Estimator, p_values: Array, beyond: Array
-) -> Array:
-    """p of no correlation beyond the bias that noise has in the usual links, where it cannot be followed in one's own.
-
-    Without and with each unit that bias is taken off the correlation. Where every run has a fit of its own, `beyond`,
-    the p of the usual links, takes the place of a p whose correlation is biased away from 0.
-    """
-    alone = len(followed.used.unit_names) < 2
-    if inside.r is None or inside.left_out is None or alone or recipe.interval == "naive":
-        return p_values
-    bias = followed.r - inside.r
-    if recipe.within == "separate":
-        larger = ~(np.sign(found.r) * bias <= BIASED)
-        other = np.where(larger, np.where(np.isnan(beyond), 1.0, beyond), p_values)
-    else:
-        shift = as_correlations(followed.left_out) - as_correlations(inside.left_out)
-        r = np.clip(found.r - bias, -resample.PERFECT, resample.PERFECT)
-        left_out = np.clip(as_correlations(found.left_out) - shift, -resample.PERFECT, resample.PERFECT)
-        other = _tested_anew(found, r, left_out, recipe)
-        other = np.where(np.isnan(other) | (r * found.r < 0), 1.0, other)
-    return np.asarray(np.where(np.isnan(p_values), np.nan, np.fmax(p_values, other)), dtype=float)
-
-
-def _tested_anew(found: Estimate, r: Array, left_out: Array, recipe: Estimator) -> Array:
-    """p of correlations that were corrected, from one without each unit; t takes a correction as certain."""
-    p_values = interval_of(found, r, left_out, recipe).p_val
-    if recipe.interval == "t":
-        anew = interval_of(found, r, left_out, replace(recipe, interval="jackknife")).p_val
-        p_values = np.where(np.abs(found.r - r) > UNCERTAIN, anew, p_values)
-    return np.asarray(p_values, dtype=float)
-
-
-def _outliers(found: Estimate, within: str) -> Array:
-    """The unit whose own correlation stands out, by pair; pooled residuals have no correlation of one run alone."""
-    n_sets = len(found.used.test_sets)
-    if within == "pooled":
-        return np.full((n_sets, n_sets), -1.0)
-    blocks = [found.fit.residuals[found.used.units == unit] for unit in range(len(found.used.unit_names))]
-    totals = (found.fit.residuals**2).sum(axis=0)
-    products = something_left(np.array([b.T @ b for b in blocks]), SLIVER * totals)
-    return resample.standing_out(resample.to_z(as_correlations(products)))
 
 
 def shares_examples(a: str, b: str, shared: Mapping[str, set[str]]) -> bool:
@@ -234,7 +87,7 @@ def pair_rows(
     used = found.estimate.used
     of_set = [_set_caveats(found, job, k) for k in range(len(used.test_sets))]
     flat = job.beware.of_covariates(used, job.recipe.within)
-    unknown = _unknown_noise(found, job) if not any(cautions.EQUAL in said for said in flat) else ""
+    unknown = unknown_noise(found, job) if not any(cautions.EQUAL in said for said in flat) else ""
     meeting = _meeting(used, job.recipe.within)
     pairs = []
     for i, j in combinations(range(len(used.test_sets)), 2):
@@ -274,9 +127,8 @@ def pair_rows(
             said.append(unknown)
         said += _pair_caveats(pair, found, i, j, bool(flat))
         shared = shares_examples(*names, job.beware.shared)
-        pair["doubt"] = _doubt(pair, found, i, j, shared=shared, flat=bool(flat))
-        if unknown and not job.exact and not pair["doubt"] and np.isfinite(pair["p_val"]):
-            pair["doubt"] = UNKNOWN
+        not_known = bool(unknown) and not job.exact
+        pair["doubt"] = doubt(pair, found, i, j, shared=shared, flat=bool(flat), unknown=not_known)
         pairs.append(pair | {"caveats": list(dict.fromkeys(said))})
     return pairs
 
@@ -314,59 +166,6 @@ def _corrected_by(corrected: noise.Corrected, i: int, j: int) -> str:
     if "none" in (corrected.source[i], corrected.source[j]):
         return "none"
     return "records" if corrected.exact[i, j] else "range"
-
-
-def _doubt(pair: Mapping[str, Any], found: Found, i: int, j: int, *, shared: bool, flat: bool) -> str:
-    """What else than a relation could explain a correlation: nothing, or the word the verdict has for it."""
-    if not np.isfinite(pair["p_val"]):
-        return ""
-    if shared:
-        return "shared examples"
-    if _of_answers(found, i, j):
-        return "answers"
-    hidden = not flat and (found.inside.hidden or bool(found.blurred[[i, j]].any()))
-    gone = pair["p_val"] < SIGNIFICANT <= pair["p_corrected"]
-    if hidden or gone:
-        return NOISE
-    return ONE_PART if _of_one_part(found, i, j) else ""
-
-
-def _unknown_noise(found: Found, job: GroupTask) -> str:
-    """Why nobody knows what noise of the in-domain set makes; empty where it is known."""
-    if found.inside.source != "none":
-        return ""
-    if job.exact:
-        return f"{AS_EXACT}: noise in them would correlate OOD sets by itself"
-    return f"{NOT_KNOWN}: {found.inside.why}"
-
-
-def _of_answers(found: Found, i: int, j: int) -> str:
-    """Why how often an answer is given may explain a correlation; empty where nothing says so."""
-    answers = found.answers
-    if min(abs(answers.drift[i]), abs(answers.drift[j])) > cautions.DRIFTING:
-        return "both residuals move with how often one answer is given"
-    if found.constant[i] and found.constant[j]:
-        return "both sets get one answer nearly always at half of the points or more"
-    r, left = found.estimate.r[i, j], answers.r[i, j]
-    gone = answers.p_val[i, j] >= SIGNIFICANT or left * r < 0
-    if found.estimate.interval.p_val[i, j] < SIGNIFICANT and gone:
-        told = f"r is {left:+.2f}" if np.isfinite(left) else "nothing is left"
-        return f"without what the share of an answer can explain, {told}"
-    return ""
-
-
-def _of_one_part(found: Found, i: int, j: int) -> str:
-    """Which part of training a correlation rests on, and what is left without it; empty where it rests on none."""
-    parts, interval = found.parts, found.estimate.interval
-    if not min(interval.p_val[i, j], found.p_corrected[i, j]) < SIGNIFICANT:
-        return ""
-    k = parts.carrier(i, j)
-    if k is None:
-        return ""
-    told = f"r is {parts.r[k, i, j]:+.2f} ({parts.low[k, i, j]:+.2f} to {parts.high[k, i, j]:+.2f})"
-    if np.isnan(parts.r[k, i, j]):
-        told = "nothing is left to correlate"
-    return f"without {parts.names[k]} {told}: much of it rests on one part of training"
 
 
 def _unit_caveats(used: Series, recipe: Estimator, n_units: int) -> list[str]:
@@ -462,10 +261,10 @@ def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int, flat: b
     if found.outlier[i, j] >= 0:
         name = found.estimate.used.unit_names[int(found.outlier[i, j])]
         said.append(f"{name} stands out from the other runs: interval and test take runs as near normal")
-    if of_answers := _of_answers(found, i, j):
-        said.append(f"{of_answers}: this may be about answers, not skill")
-    if of_one_part := _of_one_part(found, i, j):
-        said.append(of_one_part)
+    if by_answers := of_answers(found, i, j):
+        said.append(f"{by_answers}: this may be about answers, not skill")
+    if by_one_part := of_one_part(found, i, j):
+        said.append(by_one_part)
     if pair["corrected_by"] == "range":
         both = {found.corrected.source[i], found.corrected.source[j]} == {"records"}
         lacking = "no records of the in-domain set" if both else "no per-example records"
@@ -559,17 +358,6 @@ def _no_interval(found: Estimate, i: int, j: int) -> str:
     if np.ptp(as_correlations(found.left_out)[:, i, j]) <= 1e-12:
         return "no interval: the runs are copies of each other"
     return "no interval: in some resamples of the runs nothing is left to correlate"
-
-
-def say_clear(pairs: list[dict[str, Any]]) -> None:
-    """Which pairs are clear: beyond noise and doubt, with Holm's adjustment over all tests that are reported."""
-    p_values = np.array([(pair["p_corrected"], pair["p_val"]) for pair in pairs], dtype=float).reshape(-1, 2)
-    adjusted = (resample.holm(column) for column in p_values.T)
-    for pair, p_said, p_with_noise in zip(pairs, *adjusted, strict=True):
-        pair["p_said"] = float(p_said)
-        if not pair["doubt"] and p_with_noise < SIGNIFICANT <= p_said and pair["p_val"] < pair["p_corrected"]:
-            pair["doubt"] = NOISE  # it would be clear if in-domain scores had none
-        pair["clear"] = bool(p_said < SIGNIFICANT and not pair["doubt"])
 
 
 def adjust(pairs: list[dict[str, Any]]) -> None:

@@ -21,6 +21,7 @@ from oodles.stats.splines import Array
 
 INTERVALS = ("jackknife", "t", "run-mean", "bootstrap", "bootstrap-percentile", "naive")
 DESCRIPTIVE = 5  # fewer independent units than this: estimates and intervals are shown, nothing is tested
+SIGNIFICANT = 0.05  # p-value after adjustment for all that is tested together
 PERFECT = 1 - 1e-9  # a correlation beyond this has no Fisher z that means anything
 
 

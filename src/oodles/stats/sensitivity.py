@@ -19,7 +19,7 @@ from oodles.stats.clusters import Scores, without_gaps
 from oodles.stats.correlate import for_group
 from oodles.stats.estimates import as_correlations, estimate
 from oodles.stats.pairs import shares_examples
-from oodles.stats.resample import DESCRIPTIVE, holm
+from oodles.stats.resample import DESCRIPTIVE, SIGNIFICANT, holm
 from oodles.stats.residuals import Ints
 from oodles.stats.series import Series
 
@@ -29,7 +29,6 @@ AS_EVALUATED = "as evaluated"
 ALIKE = 0.95  # share of points above which two choices of steps are the same choice
 CHOICES = ("steps", "method", "within", "metric")
 POOLING = {"within": "pooling"}  # what a column is called in words
-SIGNIFICANT = 0.05
 COLUMNS = (
     *("a", "b", *CHOICES, "default", "r", "low", "high", "p_val", "p_holm"),
     *("r_least", "r_most", "turned_without", "n_units", "n_points"),

@@ -19,9 +19,9 @@ from oodles.stats import noise
 from oodles.stats.answers import Answer, several
 from oodles.stats.clusters import Scores, without_gaps
 from oodles.stats.estimates import estimate
-from oodles.stats.pairs import SIGNIFICANT, shares_examples
+from oodles.stats.pairs import shares_examples
 from oodles.stats.parts import Parts, without_parts
-from oodles.stats.resample import DESCRIPTIVE, holm
+from oodles.stats.resample import DESCRIPTIVE, SIGNIFICANT, holm
 
 SHARE = "share:"
 COLUMNS = (

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from oodles.stats.answers import Answer
 from oodles.stats.cautions import hardly_differ
 from oodles.stats.correlate import PartialCorrelations
-from oodles.stats.pairs import AS_EXACT, NOISE, NOT_KNOWN, ONE_PART, SIGNIFICANT, UNKNOWN
-from oodles.stats.resample import DESCRIPTIVE
+from oodles.stats.doubts import AS_EXACT, NOISE, NOT_KNOWN, ONE_PART, UNKNOWN
+from oodles.stats.resample import DESCRIPTIVE, SIGNIFICANT
 from oodles.stats.series import grouped
 
 NOTHING = "Nothing to compare"  # of a group in which no pair has a correlation

@@ -16,7 +16,7 @@ from oodles.stats.answers import Answer, counted, several
 from oodles.stats.clusters import Scores, without_gaps
 from oodles.stats.estimates import Estimate, as_correlations, estimate, usable_points
 from oodles.stats.pairs import shares_examples
-from oodles.stats.resample import DESCRIPTIVE, holm, jackknife_se, to_z
+from oodles.stats.resample import DESCRIPTIVE, SIGNIFICANT, holm, jackknife_se, to_z
 from oodles.stats.series import Series
 
 WINDOWS = {  # shares of the evaluated steps of a run
@@ -28,7 +28,6 @@ WINDOWS = {  # shares of the evaluated steps of a run
     "all": (0.0, 1.0),
 }
 APART = ("early", "middle", "late")
-SIGNIFICANT = 0.05
 COLUMNS = ("a", "b", "within", "window", "r", "low", "high", "p_val", "n_units", "n_points")
 CHANGE = ("a", "b", "within", "early", "middle", "late", "change_p", "change_p_holm", "told")
 
