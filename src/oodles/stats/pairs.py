@@ -10,11 +10,7 @@ import numpy as np
 
 from oodles.stats import cautions, noise, resample
 from oodles.stats.doubts import doubt, of_answers, of_one_part, unknown_noise
-from oodles.stats.estimates import (
-    Estimate,
-    Estimator,
-    as_correlations,
-)
+from oodles.stats.estimates import Estimate, Estimator, as_correlations
 from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.residuals import centre
 from oodles.stats.series import Series
