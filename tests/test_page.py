@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.resources
 import importlib.util
 import io
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -17,7 +18,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from benchmarks.findings import DRAWN
 from benchmarks.report import paper_table
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 import oodles as oo
 from browser import CHROMIUM, Browser, Page
@@ -476,7 +480,7 @@ PICTURES = {  # of docs/reading-the-report.md and README.md: what is looked at, 
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_the_pictures_of_the_docs_are_of_this_report(browser: Browser, hans: tuple[Analysis, Path], name: str) -> None:
-    """Made into build/screenshots; `OODLES_PICTURES=1` puts them into docs/."""
+    """Made into build/screenshots; `OODLES_PICTURES=1` puts them into docs/, with the words that they show."""
     selector, above, height = PICTURES[name]
     page = browser.open(hans[1], height=height)
     page.evaluate("oodles.flush()")
@@ -485,13 +489,15 @@ def test_the_pictures_of_the_docs_are_of_this_report(browser: Browser, hans: tup
         f" scrollTo(0, '{selector}' === '#verdict' ? 0 : e.getBoundingClientRect().top + scrollY - {above});"
     )
     made = page.screenshot(SHOTS / f"{name}.png", whole=False)
+    words = page.evaluate(f"document.querySelector('{selector}').closest('main > *').innerText").split()
     docs = Path(__file__).parent.parent / "docs" / made.name
     if os.environ.get("OODLES_PICTURES"):
-        docs.write_bytes(made.read_bytes())
-    assert size_of(docs) == size_of(made) == (1280, height)
+        says = PngInfo()
+        says.add_text(DRAWN, json.dumps(words))
+        with Image.open(made) as image:
+            image.save(docs, pnginfo=says, optimize=True)
+    with Image.open(docs) as kept, Image.open(made) as image:
+        assert kept.size == image.size == (1280, height)
+        assert json.loads(kept.info.get(DRAWN, "[]")) == words, "a stale picture: OODLES_PICTURES=1"
+    assert len(words) > 100
     page.close()
-
-
-def size_of(png: Path) -> tuple[int, int]:
-    head = png.read_bytes()[16:24]
-    return int.from_bytes(head[:4], "big"), int.from_bytes(head[4:], "big")
