@@ -246,7 +246,7 @@ def test_two_commands_on_one_folder_share_the_work(toy_study: Path, tmp_path: Pa
 def test_status_shows_the_grid(toy_study: Path, tmp_path: Path) -> None:
     run(load_study(toy_study), tmp_path / "out", only=["*_0_8"])
     plain = oodles("status", tmp_path / "out")
-    assert re.search(r"1 runs: 1 done; \d+s a run", plain.stdout)
+    assert re.search(r"(?m)^1 run: 1 done; \d+s a run", plain.stdout)
     folder = RunFolder(tmp_path / "out" / "runs" / NAMES[1])
     held = subprocess.Popen([sys.executable, "-c", HOLD, str(folder.lock)], stdout=subprocess.PIPE)
     assert held.stdout is not None

@@ -310,6 +310,7 @@ def status(
 
 
 def _print_status(folder: Path, rows: list[dict[str, Any]], all_runs: bool) -> None:
+    from oodles.stats.answers import counted
     from oodles.store.facts import pace_of
 
     pace = pace_of(folder, rows)
@@ -319,10 +320,10 @@ def _print_status(folder: Path, rows: list[dict[str, Any]], all_runs: bool) -> N
     listed = [r for r in rows if all_runs or len(rows) <= LISTED or r["status"] in told]
     if listed:
         print_table("", columns, [["" if r[c] is None else str(r[c]) for c in columns] for r in listed])
-    counted = ", ".join(f"{n} {name}" for name, n in pace.counts.items())
+    of_each = ", ".join(f"{n} {name}" for name, n in pace.counts.items())
     each = f"; {duration(pace.seconds_per_run)} a run" if pace.seconds_per_run else ""
     left = f", about {duration(pace.seconds_left)} left" if pace.seconds_left else ""
-    tell(f"{len(rows)} runs: {counted}{each}{left}")
+    tell(f"{counted(len(rows), 'run')}: {of_each}{each}{left}")
 
 
 def pack(
@@ -339,10 +340,11 @@ def pack(
         oodles pack runs/quick --out quick.oodles.zip
         oodles report quick.oodles.zip
     """
+    from oodles.stats.answers import counted
     from oodles.store.archive import pack as pack_folder
 
     packed = pack_folder(folder, out)
     if as_json:
         print_json({"file": str(packed.path), "runs": packed.runs, "files": packed.files, "bytes": packed.bytes})
     else:
-        tell(f"{packed.path}: {packed.runs} runs, {packed.files} files, {packed.bytes / 1e6:.1f} MB")
+        tell(f"{packed.path}: {counted(packed.runs, 'run')}, {packed.files} files, {packed.bytes / 1e6:.1f} MB")
