@@ -24,6 +24,7 @@ from oodles.show.tables import Cell, Column, Sheet
 from oodles.show.tree import plot_trees
 from oodles.stats.answers import Answer
 from oodles.stats.resample import SIGNIFICANT
+from oodles.stats.skill import OPEN
 
 PANELS = 6  # pairs that a figure shows
 LINES = 12  # rows that the terminal shows
@@ -225,23 +226,44 @@ def _number(value: float, kind: str) -> str:
 
 
 def print_answers(answers: Mapping[str, Answer], console: Console) -> None:
-    """Title, sentences and the first rows of every answer."""
+    """Title, sentences and the most telling rows of every answer."""
     for answer in answers.values():
         console.print(Text(plain(title_of(answer)), style="bold"))
         for sentence in answer.sentences:
-            console.print(Text(plain(sentence)))
+            console.print(_typed(sentence))
         sheet = answer_sheet(answer, brief=True)
         table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
         for column in sheet.columns:
             table.add_column(column.title, justify="right" if column.number else "left", overflow="fold")
-        for row in sheet.rows[:LINES]:
-            table.add_row(*(Text(plain(cell.text)) for cell in row))
-        console.print(table)
+        chosen = _telling(answer)[:LINES] if len(sheet.rows) > LINES else range(len(sheet.rows))
+        for k in chosen:
+            table.add_row(*(_typed(cell.text) for cell in sheet.rows[k]))
+        if sheet.rows:
+            console.print(table)
         if len(sheet.rows) > LINES:
             console.print(Text(f"and {len(sheet.rows) - LINES} more rows (--out, or the report)", style="dim"))
         for said in answer.caveats:
             console.print(Text(f"! {plain(said)}", style="yellow"))
         console.print()
+
+
+def _typed(text: str) -> Text:
+    """With the minus that a terminal's other numbers have, which can be searched and copied."""
+    return Text(plain(text).replace(MINUS, "-"))
+
+
+def _telling(answer: Answer) -> list[int]:
+    """Rows of an answer's main table, those first that say something."""
+    frame = answer.tables[TABLES[answer.name][0]].reset_index(drop=True)
+    if answer.name == "skill":
+        last: Any = frame["told"] == OPEN
+    elif answer.name == "sensitivity":
+        last = 2 * ~frame["conclusion"].str.startswith("significant") + (frame["other_sign"] == 0)
+    elif answer.name in ("claim", "windows"):
+        last = frame["p_holm" if answer.name == "claim" else "change_p_holm"].fillna(2.0)
+    else:
+        return list(range(len(frame)))
+    return [int(k) for k in np.argsort(np.asarray(last, dtype=float), kind="stable")]
 
 
 def print_comparison(answer: Answer, console: Console) -> None:

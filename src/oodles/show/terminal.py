@@ -86,7 +86,10 @@ def _print_overall(analysis: Analysis, console: Console) -> None:
     sheet = groups_sheet(analysis.result, analysis.every_verdict)
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
     for column in sheet.columns:
-        table.add_column(column.title, justify="right" if column.number else "left", overflow="fold")
+        if column.number:  # narrow, so that names stay whole
+            table.add_column(column.title, justify="right", max_width=max(map(cell_len, column.title.split())))
+        else:
+            table.add_column(column.title, overflow="fold")
     for row in sheet.rows:
         table.add_row(*(Text(plain(cell.text)) for cell in row))
     console.print(table)

@@ -16,6 +16,7 @@ UNKNOWN = "unknown noise of the in-domain set"
 NOT_KNOWN = "noise of the in-domain set is not known and may make r by itself"  # how its caveat begins
 AS_EXACT = "in-domain scores are taken as exact"
 ONE_PART = "one part of training"
+EXAMPLES = "draw of the examples"
 
 
 def doubt(pair: Mapping[str, Any], found: Found, i: int, j: int, *, shared: bool, flat: bool, unknown: bool) -> str:
@@ -36,6 +37,8 @@ def doubt(pair: Mapping[str, Any], found: Found, i: int, j: int, *, shared: bool
         return NOISE
     if of_one_part(found, i, j):
         return ONE_PART
+    if of_examples(pair):
+        return EXAMPLES
     return UNKNOWN if unknown else ""
 
 
@@ -75,6 +78,22 @@ def of_one_part(found: Found, i: int, j: int) -> str:
     if np.isnan(parts.r[k, i, j]):
         told = "nothing is left to correlate"
     return f"without {parts.names[k]} {told}: much of it rests on one part of training"
+
+
+def of_examples(pair: Mapping[str, Any]) -> str:
+    """What is left of a correlation with other examples of the same sets, if that may be nothing.
+
+    All runs share the examples, so the plain interval does not count their draw; the corrected one does, where
+    records tell it.
+    """
+    if pair["corrected_by"] != "records" or not min(pair["p_val"], pair["p_corrected"]) < SIGNIFICANT:
+        return ""
+    low, high = (float(pair[name]) for name in ("r_corrected_low", "r_corrected_high"))
+    if np.isnan(pair["r_corrected"]):
+        return "with other examples nothing may be left: noise of the examples explains all residual"
+    if not (low <= 0 if pair["r"] > 0 else high >= 0):
+        return ""
+    return f"with other examples of these sets r may be 0: without their noise it is {low:+.2f} to {high:+.2f}"
 
 
 def say_clear(pairs: list[dict[str, Any]]) -> None:
