@@ -21,7 +21,7 @@ from oodles.show.words import methods
 from oodles.stats import noise, resample
 from oodles.stats.blur import kept, smooth_prior
 from oodles.stats.correlate import partial_correlations
-from oodles.stats.doubts import NOISE, ONE_PART, UNKNOWN, say_clear
+from oodles.stats.doubts import CURVE, NOISE, ONE_PART, UNKNOWN, say_clear
 from oodles.stats.estimates import Estimator, as_correlations, estimate
 from oodles.stats.inside import without_inside_noise
 from oodles.stats.residuals import fit_design, make_design
@@ -341,10 +341,21 @@ def test_models_with_one_checkpoint_each_are_one_group_tested_by_t():
     assert result.caveats[0] == "one checkpoint per model: models are grouped together (by train_set)"
     line = partial_correlations(models(19, 0.8), in_domain="in", method="linear").table.iloc[0]
     r, freedom = line["r"], 19 - 3
-    assert line["p_val"] == pytest.approx(2 * _t_tail(r * np.sqrt(freedom / (1 - r**2)), freedom), abs=1e-9)
+    left = partial_correlations(models(19, 0.8), in_domain="in", method="linear").residuals
+    a, b = (left.loc[left["test_set"] == name].sort_values("run")["residual"].to_numpy() for name in "ab")
+    excess = max((hc3_over_usual(a, b) + hc3_over_usual(b, a)) / 2, 1.0)
+    assert line["p_val"] == pytest.approx(2 * _t_tail(r * np.sqrt(freedom / excess / (1 - r**2)), freedom), abs=1e-9)
     (verdict,) = verdicts(result)
     assert "with 19 models, one checkpoint each," in verdict.sentence
     assert "Raw and partial r differ by" in verdict.sentence
+
+
+def hc3_over_usual(a, b):
+    """HC3 variance of the slope of b on a over the usual one with n degrees of freedom, by matrices."""
+    hat = np.outer(a, a) / (a @ a)
+    off = b - hat @ b
+    meat = np.diag((off / (1 - hat.diagonal())) ** 2)
+    return float(a @ meat @ a / (a @ a) ** 2 / (off @ off / len(a) / (a @ a)))
 
 
 def _t_tail(value, freedom):
@@ -353,11 +364,11 @@ def _t_tail(value, freedom):
     return stats.t.sf(value, freedom)
 
 
-def test_the_default_has_the_power_of_the_exact_test():
-    """At 19 models and rho .6: at least 95 % of its power, at equal size."""
+def test_the_default_keeps_most_of_the_power_of_the_classical_test():
+    """At 19 models and rho .6: at least three quarters of what a test has that takes all models as equally erratic."""
     found = families.score_single(19, 0.0, 150, seed=1)
     power = found["rho 0.6"]
-    assert power["default"] >= 0.95 * power["t test on a line"]
+    assert power["default"] >= 0.75 * power["t test on a line"]
     assert found["rho 0.0"]["default"] <= 0.1  # three standard errors above .05
 
 
@@ -514,3 +525,53 @@ def test_a_smooth_distribution_of_true_scores_tells_how_far_off_they_are() -> No
         claimed += float((posterior @ grid**2 - means**2).sum())
         happened += float(((truth - means) ** 2).sum())
     assert claimed / happened == pytest.approx(1.0, abs=0.07)
+
+
+# Models with one checkpoint each: size of residuals, and the curve
+
+
+def one_each(kind: str, seed: int, models: int = 24) -> pd.DataFrame:
+    """Four sets, independent once in-domain accuracy is held fixed, but for `related`."""
+    draw = np.random.default_rng(seed)
+    z, sd, common = draw.uniform(0.4, 0.9, models), np.full(models, 0.02), draw.normal(size=models)
+    if kind == "a quarter is three times as erratic":
+        sd = np.where(np.arange(models) < models // 4, 0.03, 0.01)
+    if kind == "weak models are erratic":
+        sd = 0.06 * ((0.95 - z) / 0.55) ** 2
+    share = 0.7 if kind == "related" else 0.0
+    rows = [(f"m{i}", 0, "home", draw.binomial(20000, z[i]) / 20000, 20000) for i in range(models)]
+    for k, link in enumerate((0.2 + 0.7 * z, 0.1 + 0.8 * z, 0.3 + 0.6 * z, 0.9 * z)):
+        steep = 0.35 + 0.4 / (1 + np.exp(-15 * (z - 0.65)))
+        own = np.sqrt(share) * common + np.sqrt(1 - share) * draw.normal(size=models)
+        truth = np.clip((steep if kind == "steep in one place" else link) + sd * own, 0.001, 0.999)
+        rows += [(f"m{i}", 0, f"ood{k}", draw.binomial(5000, truth[i]) / 5000, 5000) for i in range(models)]
+    return pd.DataFrame(rows, columns=["run", "step", "test_set", "value", "n"])
+
+
+def of_single(kind: str, count: int) -> pd.DataFrame:
+    found = [partial_correlations(one_each(kind, seed), in_domain="home").table for seed in range(count)]
+    return pd.concat([table.assign(study=seed) for seed, table in enumerate(found)])
+
+
+@pytest.mark.parametrize("kind", ["a quarter is three times as erratic", "weak models are erratic"])
+def test_erratic_models_are_no_relation(kind: str) -> None:
+    """Before the variance that residuals show was used: 16 and 28 of 60 studies, 14 and 21 % of the tests."""
+    table = of_single(kind, 30)
+    assert table.groupby("study")["clear"].any().sum() <= 5
+    assert (table["p_val"] < 0.05).mean() < 0.11
+
+
+def test_what_a_light_curve_misses_is_no_relation() -> None:
+    """Before a curve that may bend more was asked: 49 of 60 studies."""
+    table = of_single("steep in one place", 30)
+    assert table.groupby("study")["clear"].any().sum() <= 8
+    doubted = table[table["doubt"] == CURVE]
+    assert len(doubted) > 10
+    assert all("with a curve that may bend more r is" in "; ".join(said) for said in doubted["caveats"])
+
+
+def test_related_models_are_found_all_the_same() -> None:
+    table = of_single("related", 30)
+    assert table.groupby("study")["clear"].any().sum() >= 26
+    assert table["clear"].mean() > 0.6
+    assert ((table["doubt"] == CURVE) & (table["p_said"] < 0.05)).mean() < 0.06

@@ -197,3 +197,40 @@ def test_scores_that_hardly_move_yet_are_not_a_shared_start():
     every = every[(every["a"] == "hans") & (every["b"] == "paws")]
     assert two["r"].tolist() == pytest.approx(every["r"].tolist(), abs=1e-12)
     assert all("step 0 is the same in 9 runs" in caveats[0] for caveats in two["caveats"])
+
+
+def with_a_sampled_set(sampled: bool, seed: int = 1) -> pd.DataFrame:
+    """Nine runs from one untrained model; one set is scored by sampled answers, so it differs at step 0."""
+    draw, rows = np.random.default_rng(seed), []
+    for run in range(9):
+        common = 0.02 * draw.normal(size=7)
+        for step in range(7):
+            z = 0.62 if step == 0 else 0.45 + 0.06 * step + 0.01 * draw.normal()
+            rows.append((f"r{run}", step, "home", round(z, 4), 5000))
+            for name, level in zip("abc", (0.08, -0.08, 0.08), strict=True):
+                off = level if step == 0 else common[step] + 0.015 * draw.normal()
+                rows.append((f"r{run}", step, name, round(0.2 + 0.6 * z + off, 3), 1000))
+    table = pd.DataFrame(rows, columns=["run", "step", "test_set", "value", "n"])
+    other = table[table["test_set"] == "a"].assign(test_set="d", value=lambda t: draw.integers(400, 600, len(t)) / 1000)
+    return pd.concat([table, other]) if sampled else table
+
+
+def test_a_set_that_is_sampled_anew_does_not_hide_a_shared_start() -> None:
+    """Before, a with b had +.55 without it and -.24 beside it."""
+    alone, beside = (oo.analyse(with_a_sampled_set(one), in_domain="home").result.table for one in (False, True))
+    both = alone.merge(beside, on=["a", "b", "within"], suffixes=("", "_beside"))
+    assert len(both) == 6
+    np.testing.assert_allclose(both["r"], both["r_beside"], atol=1e-9)
+    assert (both["n_steps_beside"] == 54).all()
+    assert (
+        "step 0 is the same in 9 runs (but for d, scored anew in each): 9 of 63 points left out"
+        in beside["caveats"].iloc[0][0]
+    )
+
+
+def test_runs_that_differ_on_most_sets_at_step_0_share_no_start() -> None:
+    table = with_a_sampled_set(True)
+    own = table["run"].map(lambda run: int(run[1:]) / 1000)
+    apart = table["step"].eq(0) & table["test_set"].isin(["a", "b"])
+    found = oo.analyse(table.assign(value=table["value"] + own.where(apart, 0.0)), in_domain="home").result.table
+    assert (found["n_steps"] == 63).all()

@@ -43,6 +43,7 @@ from oodles.stats.series import (
     nearly_shared,
     one_step,
     same_sets,
+    scored_anew,
     settle_by,
     shared_points,
     shared_runs,
@@ -384,6 +385,8 @@ def _own_points(series: Series, drop: bool) -> Series:
     runs = shared_runs(series, shared)
     counts = f"{sum(runs)} runs ({len(runs)} starts)" if len(runs) > SEVERAL else f"{listed(runs)} runs"
     what = f"step {', '.join(steps[:3])}{' ...' if len(steps) > 3 else ''} is the same in {counts}"
+    anew = [name for name, differs in zip(series.test_sets, scored_anew(series), strict=True) if differs]
+    what += f" (but for {some(anew)}, scored anew in each)" if anew else ""
     if drop:
         said = f"{what}: {int(shared.sum())} of {len(shared)} points left out, being no observation of one run"
         return replace(series.at(~shared), caveats=(*series.caveats, said))

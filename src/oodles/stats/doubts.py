@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from oodles.stats import cautions, resample
+from oodles.stats.parts import SHRINKS
 from oodles.stats.resample import SIGNIFICANT
 from oodles.stats.tested import Found, GroupTask
 
@@ -17,6 +18,7 @@ NOT_KNOWN = "noise of the in-domain set is not known and may make r by itself"  
 AS_EXACT = "in-domain scores are taken as exact"
 ONE_PART = "one part of training"
 EXAMPLES = "draw of the examples"
+CURVE = "the curve"
 
 
 def doubt(pair: Mapping[str, Any], found: Found, i: int, j: int, *, shared: bool, flat: bool, unknown: bool) -> str:
@@ -37,6 +39,8 @@ def doubt(pair: Mapping[str, Any], found: Found, i: int, j: int, *, shared: bool
         return NOISE
     if of_one_part(found, i, j):
         return ONE_PART
+    if of_curve(found, i, j):
+        return CURVE
     if of_examples(pair):
         return EXAMPLES
     return UNKNOWN if unknown else ""
@@ -78,6 +82,16 @@ def of_one_part(found: Found, i: int, j: int) -> str:
     if np.isnan(parts.r[k, i, j]):
         told = "nothing is left to correlate"
     return f"without {parts.names[k]} {told}: much of it rests on one part of training"
+
+
+def of_curve(found: Found, i: int, j: int) -> str:
+    """What is left of a correlation of single checkpoints with a curve that may bend more, if that is too little."""
+    if found.bent is None or not min(found.estimate.interval.p_val[i, j], found.p_corrected[i, j]) < SIGNIFICANT:
+        return ""
+    r, bent = found.estimate.r[i, j], found.bent.r[i, j]
+    if bent * np.sign(r) >= SHRINKS * abs(r) and found.bent.interval.p_val[i, j] < SIGNIFICANT:
+        return ""
+    return f"with a curve that may bend more r is {bent:+.2f}: much of it may be what the curve misses"
 
 
 def of_examples(pair: Mapping[str, Any]) -> str:

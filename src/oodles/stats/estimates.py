@@ -27,6 +27,7 @@ RESTS = 0.05  # share of a set's residual sum of squares without which a correla
 UNLIKE, ALIKE = 0.6, 0.8  # share of all units that unequal ones are worth: below it counts, above it is chance
 SINGLE = 4.0  # points per unit below which the shares of units in a pair differ by chance alone
 PER_FREEDOM = 20.0  # models with one checkpoint each that a further degree of freedom of the curve takes
+PER_FREEDOM_BENT = 3.0  # the same of the curve that a clear correlation must not depend on
 CLIP = 1e-3  # distance from 0 and 1 for probit and logit where the number of examples is not known
 
 
@@ -143,7 +144,8 @@ def interval_of(found: Estimate, r: Array, left_out: Array, recipe: Estimator) -
     """The interval of other correlations of the same residuals, from one value without each unit."""
     if recipe.interval == "t":
         left = np.minimum(found.left[:, None], found.left[None, :])
-        return resample.t_interval(r, np.broadcast_to(left, r.shape), level=recipe.level)
+        excess = resample.excess_variance(found.fit.residuals)
+        return resample.t_interval(r, np.broadcast_to(left, r.shape), level=recipe.level, excess=excess)
     return resample.jackknife_interval(r, left_out, level=recipe.level, units=found.effective)
 
 
@@ -152,7 +154,7 @@ def one_checkpoint(series: Series) -> bool:
     return len(series.scores) == len(series.run_names) == len(series.unit_names) > 1
 
 
-def light_curve(recipe: Estimator, series: Series) -> Estimator:
+def light_curve(recipe: Estimator, series: Series, per_freedom: float = PER_FREEDOM) -> Estimator:
     """The settings with a curve that models with one checkpoint each can afford.
 
     It may use two degrees of freedom and one more for every twenty models, up to what the usual smoothing uses.
@@ -163,8 +165,18 @@ def light_curve(recipe: Estimator, series: Series) -> Estimator:
     design = residuals.make_design(
         covariates, series.runs, method="gam", within=recipe.within, n_splines=recipe.n_splines
     )
-    allowed = 1 + covariates.shape[1] * (1 + len(series.scores) / PER_FREEDOM)
+    allowed = 1 + covariates.shape[1] * (1 + len(series.scores) / per_freedom)
     return replace(recipe, smoothing=residuals.smoothing_for(design, allowed, float(recipe.smoothing)))
+
+
+def bent_further(found: Estimate, recipe: Estimator) -> Estimate | None:
+    """Models with one checkpoint each with a curve that may bend more; None elsewhere.
+
+    The light curve misses a link that rises steeply in one place, and what it misses is the same in all sets.
+    """
+    if recipe.method != "gam" or recipe.smoothing == "gcv" or not one_checkpoint(found.used):
+        return None
+    return estimate(found.used, light_curve(replace(recipe, smoothing=SMOOTHING), found.used, PER_FREEDOM_BENT))
 
 
 def raw_left_out(found: Estimate, recipe: Estimator) -> Array:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from oodles.stats import cautions, noise, resample
-from oodles.stats.doubts import doubt, of_answers, of_examples, of_one_part, unknown_noise
+from oodles.stats.doubts import doubt, of_answers, of_curve, of_examples, of_one_part, unknown_noise
 from oodles.stats.estimates import Estimate, Estimator, as_correlations
 from oodles.stats.resample import DESCRIPTIVE
 from oodles.stats.residuals import centre
@@ -261,6 +261,8 @@ def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int, flat: b
         said.append(f"{by_answers}: this may be about answers, not skill")
     if by_one_part := of_one_part(found, i, j):
         said.append(by_one_part)
+    if by_curve := of_curve(found, i, j):
+        said.append(by_curve)
     if by_examples := of_examples(pair):
         said.append(by_examples)
     if pair["corrected_by"] == "range":

@@ -161,7 +161,39 @@ def percentile_interval(drawn: Array, *, level: float) -> Interval:
     return Interval(low=low, high=high, p_val=p_val)
 
 
-def t_interval(r: Array, left: Array, *, level: float) -> Interval:
+def excess_variance(left: Array) -> Array:
+    """Sets x sets: how many times the variance of a correlation is that of points of one size, at least 1.
+
+    The t test of a correlation takes residuals (points x sets) as alike in size. Where some points are more erratic on
+    several sets at once, their products vary more than r tells, and the test rejects a true null far too often. This is
+    the variance that the residuals themselves show, HC3, over the usual one: the mean of both directions of a pair.
+
+    References
+    ----------
+    MacKinnon, J. G. and White, H. (1985). Some heteroskedasticity-consistent covariance matrix estimators with improved
+    finite sample properties. Journal of Econometrics 29.
+
+    Examples
+    --------
+    >>> draw = np.random.default_rng(0)
+    >>> alike = draw.normal(size=(400, 2))
+    >>> excess_variance(alike).round(1)[0, 1].item()
+    1.0
+    >>> excess_variance(alike * np.where(np.arange(400) % 10, 1, 5)[:, None]).round(1)[0, 1].item() > 4
+    True
+    """
+    squares = (left**2).sum(axis=0)
+    scaled = left / np.sqrt(np.where(squares > 0, squares, np.nan))
+    r = scaled.T @ scaled
+    weights = (scaled / np.maximum(1 - scaled**2, 1e-3)) ** 2
+    rest = (scaled[:, None, :] - r[None] * scaled[:, :, None]) ** 2  # points x sets x sets: what a leaves of b
+    whole = rest.sum(axis=0)
+    ratio = len(left) * (weights[:, :, None] * rest).sum(axis=0) / np.where(whole > 1e-12, whole, np.nan)
+    both = (ratio + ratio.T) / 2
+    return np.asarray(np.where(both > 1, both, 1.0), dtype=float)
+
+
+def t_interval(r: Array, left: Array, *, level: float, excess: Array | float = 1.0) -> Interval:
     """The t test of a partial correlation, for points that are independent: models with one checkpoint each.
 
     Parameters
@@ -172,6 +204,8 @@ def t_interval(r: Array, left: Array, *, level: float) -> Interval:
         Points less effective degrees of freedom of the fit, of each pair. One more goes to the correlation.
     level : float
         Coverage of the interval, which is Fisher's.
+    excess : array, optional
+        How much more the correlations vary than those of points of one size (`excess_variance`).
 
     Examples
     --------
@@ -187,8 +221,8 @@ def t_interval(r: Array, left: Array, *, level: float) -> Interval:
     """
     freedom = np.where(left > 2.5, left - 1.0, np.nan)
     inside = np.where(np.abs(r) <= PERFECT, r, np.nan)
-    p_val = 2 * stats.t.sf(np.abs(inside) * np.sqrt(freedom / (1 - inside**2)), freedom)
-    se = 1 / np.sqrt(freedom - 1)
+    p_val = 2 * stats.t.sf(np.abs(inside) * np.sqrt(freedom / excess / (1 - inside**2)), freedom)
+    se = np.sqrt(excess / (freedom - 1))
     reach = float(stats.norm.ppf(0.5 + level / 2))
     return _limits(to_z(r), np.asarray(se, dtype=float), reach, np.asarray(p_val, dtype=float))
 

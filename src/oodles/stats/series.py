@@ -90,7 +90,7 @@ def shared_points(series: Series) -> NDArray[np.bool_]:
     Runs share a point if it is at the same step, every in-domain and OOD score that both have is equal, all points
     before it are shared too, and the run goes on apart from them. A run of one point, the untrained model as a run of
     its own, shares it if others do. Equal scores later on are a coincidence, and runs that are equal throughout are
-    copies, which is another matter.
+    copies, which is another matter. At step 0 sets that are scored anew in each run (`scored_anew`) say nothing.
 
     Examples
     --------
@@ -106,6 +106,7 @@ def shared_points(series: Series) -> NDArray[np.bool_]:
     >>> shared_points(one).tolist()
     [True, False, True, False, False, False]
     """
+    series = _without(series, scored_anew(series))
     found, alike = np.zeros(len(series.runs), dtype=bool), np.zeros(len(series.runs), dtype=bool)
     order = np.lexsort((series.steps, series.runs))
     bounds = np.searchsorted(series.runs[order], np.arange(len(series.run_names) + 1))
@@ -131,6 +132,42 @@ def shared_points(series: Series) -> NDArray[np.bool_]:
         if len(shared) and len(path) == 1:
             found[path] = _equal_to_another(series, np.append(shared, path))[-1]
     return found
+
+
+def scored_anew(series: Series) -> NDArray[np.bool_]:
+    """OOD sets that differ at a step 0 which runs share by all else: their answers are sampled, say.
+
+    The in-domain score, and more OOD sets than differ, at least two, must agree, too finely for chance.
+    """
+    found = np.zeros(len(series.test_sets), dtype=bool)
+    first = _before_training(series)
+    rounded = series.covariates[first].round(ROUNDING)
+    for start in np.unique(rounded[~np.isnan(rounded).any(axis=1)], axis=0):
+        rows = series.scores[first[(rounded == start).all(axis=1)]].round(ROUNDING)
+        known = ~np.isnan(rows)
+        spread = np.where(known, rows, -np.inf).max(axis=0) - np.where(known, rows, np.inf).min(axis=0)
+        equal, differ = ((known.sum(axis=0) > 1) & one for one in (spread == 0, spread > 0))
+        if differ.any() and equal.sum() >= max(2, differ.sum() + 1):
+            found |= differ
+    if found.any():
+        begin = np.concatenate([np.flatnonzero(series.runs == run)[:2] for run in np.unique(series.runs[first])])
+        if not _Agreement.of(_without(series, found)).tells(first, [begin]):
+            found[:] = False
+    return found
+
+
+def _before_training(series: Series) -> Ints:
+    """The points at step 0 of runs that have others."""
+    first = np.unique(series.runs, return_index=True)[1]
+    return np.asarray(first[(series.steps[first] == 0) & (np.bincount(series.runs) > 1)], dtype=np.int64)
+
+
+def _without(series: Series, sets: NDArray[np.bool_]) -> Series:
+    """As if these sets had no score at step 0."""
+    if not sets.any():
+        return series
+    unknown = (series.steps == 0)[:, None] & sets
+    return replace(series, scores=np.where(unknown, np.nan, series.scores))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -166,7 +203,8 @@ class _Agreement:
 def shared_runs(series: Series, shared: NDArray[np.bool_]) -> list[int]:
     """How many runs begin with each shared start, the largest number first."""
     first = np.unique(series.runs, return_index=True)[1]
-    values = np.column_stack([series.steps.astype(float), series.covariates, series.scores]).round(ROUNDING)
+    scores = _without(series, scored_anew(series)).scores
+    values = np.column_stack([series.steps.astype(float), series.covariates, scores]).round(ROUNDING)
     starts: list[list[int]] = []
     for point in first[shared[first]]:
         alike = (one for one in starts if not (np.abs(values[one[0]] - values[point]) > 0).any())
@@ -191,8 +229,7 @@ def nearly_shared(series: Series, shared: NDArray[np.bool_]) -> int:
     model that is scored again for every run, on another device or in half precision, differs by a few examples. Whether
     it is the same model the scores cannot tell, so such points are counted and not left out.
     """
-    first = np.unique(series.runs, return_index=True)[1]
-    first = first[(series.steps[first] == 0) & (np.bincount(series.runs) > 1)]
+    first = _before_training(series)
     values = np.column_stack([series.covariates, series.scores])
     known = ~np.isnan(values).all(axis=0)
     reach = np.nanmax(values[:, known], axis=0) - np.nanmin(values[:, known], axis=0)

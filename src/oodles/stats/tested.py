@@ -12,6 +12,7 @@ from oodles.stats.estimates import (
     Estimate,
     Estimator,
     as_correlations,
+    bent_further,
     estimate,
     interval_of,
     raw_left_out,
@@ -50,6 +51,7 @@ class Found:
     constant: tuple[bool, ...]  # per set: one answer nearly always, at most points
     outlier: Array  # sets x sets: the unit that stands out, or -1
     parts: Parts  # what is left without each part of training; none where nothing is significant
+    bent: Estimate | None  # with a curve that may bend more, of models with one checkpoint each
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -89,6 +91,7 @@ class GroupTask:
             constant=tuple(self.beware.mostly_one_answer(used, name) for name in used.test_sets),
             outlier=_outliers(found, self.recipe.within),
             parts=without_parts(found, self.recipe) if tested else Parts.none(len(used.test_sets)),
+            bent=bent_further(found, self.recipe),
         )
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from oodles.stats.answers import Answer
 from oodles.stats.cautions import hardly_differ
 from oodles.stats.correlate import PartialCorrelations
-from oodles.stats.doubts import AS_EXACT, EXAMPLES, NOISE, NOT_KNOWN, ONE_PART, UNKNOWN
+from oodles.stats.doubts import AS_EXACT, CURVE, EXAMPLES, NOISE, NOT_KNOWN, ONE_PART, UNKNOWN
 from oodles.stats.resample import DESCRIPTIVE, SIGNIFICANT
 from oodles.stats.series import grouped
 
@@ -30,6 +30,7 @@ DUE = {  # what else could explain a correlation, in words
     "answers": "how often an answer is given, not skill",
     "shared examples": "examples that both sets share",
     ONE_PART: "one part of training alone",
+    CURVE: "what the curve misses",
     EXAMPLES: "which examples were drawn",
 }
 WAYS = {"pooled": "pooled", "run": "within runs", "separate": "one fit per run"}
