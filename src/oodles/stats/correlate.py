@@ -21,6 +21,7 @@ from oodles.errors import ConfigError, DataError, listed, nearest, some
 from oodles.stats import cautions
 from oodles.stats.doubts import say_clear
 from oodles.stats.estimates import FEWEST, Estimator, light_curve, one_checkpoint, usable_points
+from oodles.stats.grouping import chosen_groups
 from oodles.stats.longtable import check_table, name_of
 from oodles.stats.outcomes import Examples, Records
 from oodles.stats.pairs import (
@@ -43,7 +44,6 @@ from oodles.stats.series import (
     nearly_shared,
     one_step,
     same_sets,
-    settle_by,
     shared_points,
     shared_runs,
 )
@@ -185,7 +185,7 @@ def partial_correlations(
     _check_choices(method, correlation, level, smoothing, n_resamples)
     _check_start(shared_start, chance)
     checked, said = check_table(table, in_domain=in_domain)
-    by, by_said = settle_by(checked, by)
+    by, by_said = chosen_groups(checked, by)
     single = one_step(checked)
     ways = _ways("pooled" if single and within == POOLED and interval != "run-mean" else within, interval)
     _check_home(checked, metric, name_of(table))
