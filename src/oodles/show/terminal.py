@@ -94,7 +94,7 @@ def _print_overall(analysis: Analysis, console: Console) -> None:
         table.add_row(*(Text(plain(cell.text)) for cell in row))
     console.print(table)
     way = WAYS[first_way(analysis.result.table)]
-    console.print(Text(f"numbers of pairs, {way}; where nothing was tested, of their signs", style="dim"))
+    console.print(Text(f"numbers of pairs, {way}; if untested, by sign alone", style="dim"))
     console.print()
 
 

@@ -448,7 +448,7 @@ def _differ(found: pd.DataFrame, noun: str, basis: str, omnibus: float, *, brief
     text += "." if brief else f": {several(names)}."
     turned = found[found["p_reversal_holm"] < SIGNIFICANT]
     if turned.empty:
-        return f"{text} Whether a sign reverses is not shown for any pair."
+        return f"{text} No pair is shown to reverse its sign."
     signs = [
         f"{row['a']} ~ {row['b']} (above 0 in {several(row['above'].split(', '), 3)};"
         f" below in {several(row['below'].split(', '), 3)})"
