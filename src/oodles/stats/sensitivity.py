@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from oodles.errors import quoted
 from oodles.stats.answers import Answer, counted, several
 from oodles.stats.clusters import Scores, without_gaps
 from oodles.stats.correlate import for_group
@@ -289,7 +290,7 @@ def _turns(pair: Mapping[str, Any]) -> bool:
 
 
 def _pair(pair: Mapping[Any, Any]) -> str:
-    return f"{pair['a']} ~ {pair['b']}"
+    return f"{quoted(pair['a'])} ~ {quoted(pair['b'])}"
 
 
 def _values(tried: pd.DataFrame) -> dict[str, list[str]]:
