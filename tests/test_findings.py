@@ -334,7 +334,16 @@ def test_the_numbers_of_the_readme() -> None:
     second = pair(analysis, lexical, "constituent, non-entailed")
     told = f"(r = {first.r:.2f}); of a third this cannot be told ({second.r:.2f}, interval {second.low:.2f} to"
     told += f" {second.high:.2f})"
-    assert told.replace("0.", ".") in " ".join((PAGE.parent.parent / "README.md").read_text().split())
+    readme = " ".join((PAGE.parent.parent / "README.md").read_text().split())
+    assert told.replace("0.", ".") in readme
+    apart = [
+        pair(analysis, f"{shortcut}, entailed", f"{shortcut}, non-entailed")
+        for shortcut in ("lexical overlap", "subsequence", "constituent")
+    ]
+    assert all(row.clear for row in apart)
+    least, most = min(row.r for row in apart), max(row.r for row in apart)
+    told = f"examples of each shortcut move apart ({least:.2f} to {most:.2f}, all clear)"
+    assert told.replace("0.", ".") in readme
 
 
 def test_the_evidence_has_the_coverage_on_real_runs() -> None:
