@@ -118,7 +118,8 @@ def partial_correlations(
         noise of finite test sets is measured and corrected; without them a range is given. Records too many for one
         table may come from an object that loads a test set when asked (`oodles.stats.outcomes.Examples`).
     by
-        Columns that make a group; default ``("model", "train_set")``. Each group is analysed by itself.
+        Columns that make a group; default ``("model", "train_set")``, of which each may be absent. Each group is
+        analysed by itself. A column of the results, such as ``r`` or ``method``, cannot be one of them.
     unit
         Column that says what is independent. Where not given, runs are, or models in a group that holds several runs
         of several models; runs that share a seed's data may be declared one unit.

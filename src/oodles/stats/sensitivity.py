@@ -40,7 +40,7 @@ SUMMARY = (
 )
 MEANT = (
     "significant here: after Holm's adjustment over the pairs of a group, in each choice by itself; the verdict adjusts"
-    " over all tests reported and allows for noise and doubts, so it may count fewer pairs"
+    " over all tests reported and allows for noise and doubts, so the two can differ"
 )
 UP, DOWN, OPEN = "significant, positive", "significant, negative", "not significant"  # no verdict: it knows no caveats
 
