@@ -280,6 +280,9 @@ def test_a_column_that_is_not_there_is_refused() -> None:
         claim(scores_of(table), ["famly"])
     with pytest.raises(ConfigError, match="one value of it"):
         claim(scores_of(table), ["train_set"])
+    alone = table.assign(model=None, train_set="mnli")
+    with pytest.raises(ConfigError, match=r"^--across model: no such column; the table has no column"):
+        claim(scores_of(alone), ["model"])
 
 
 @pytest.mark.parametrize("column", ["step", "run", "test_set", "metric", "value", "n", "role", "kind"])

@@ -44,7 +44,7 @@ def test_the_analysis_of_a_table_runs(tmp_path: Path) -> None:
 
 
 def test_the_output_that_is_shown_is_that_of_the_command() -> None:
-    _, matrix, _, _ = blocks("text")
+    _, matrix, *_ = blocks("text")
     env = {**os.environ, "COLUMNS": "80"}
     command = [sys.executable, "-m", "oodles", "analyse", "bert-hans"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
@@ -54,6 +54,11 @@ def test_the_output_that_is_shown_is_that_of_the_command() -> None:
 
 def test_the_readme_takes_a_minute() -> None:
     assert 600 <= len(README.split()) <= 900
+
+
+def shape(line: str) -> str:
+    """A line of the log with 9 for every number."""
+    return re.sub(r"\d+(\.\d+)?", "9", line.strip())
 
 
 def test_the_callback_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,6 +71,10 @@ def test_the_callback_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     table = oodles.read_runs(tmp_path / "runs" / "mine")
     assert set(table["run"]) == {"my-run"}
     assert table["test_set"].nunique() == 8
+    (log,) = (tmp_path / "runs" / "mine").rglob("log.txt")
+    _, _, line, *_ = blocks("text")  # of a real run, shortened
+    printed = shape(log.read_text().splitlines()[0])
+    assert re.fullmatch(".*".join(map(re.escape, shape(line).split("..."))), printed), printed
 
 
 def test_the_study_from_python_runs(tmp_path: Path, tiny_model: Path) -> None:

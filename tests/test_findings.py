@@ -179,6 +179,32 @@ def test_what_is_known_of_pythia() -> None:
     assert (sizes.result.table.p_holm >= 0.05).all()
 
 
+def test_the_pythia_page_says_which_tasks_leave_chance() -> None:
+    table = oo.analyse("pythia").long_table
+    last = table[table.step == table.groupby("run").step.transform("max")]
+    mean = last.groupby(["test_set", "size"]).value.mean().round(2).unstack()
+    chance = table.groupby("test_set").chance.first()
+    below = (mean.lt(chance, axis=0)).sum(axis=1)
+    assert (mean.shape[1], below["logiqa"], below["wsc"], below["winogrande"]) == (8, 8, 7, 0)
+    spans = {name: f"{own.min():.2f} to {own.max():.2f}".replace("0.", ".") for name, own in mean.iterrows()}
+    many = {4: "four"}[(mean.loc["winogrande"] >= 0.57).sum()]
+    page = " ".join((PAGE.parent / "findings" / "pythia.md").read_text().split())
+    assert f"all eight sizes on LogiQA ({spans['logiqa']}; chance {chance['logiqa']:.2f})".replace(" 0.", " .") in page
+    examples = table[table.test_set == "wsc"].n.max()
+    assert f"in seven on WSC ({spans['wsc']}; chance .5; {examples:g} examples)" in page
+    assert f"Winogrande leaves chance ({spans['winogrande']}; .57 or more in {many} sizes)" in page
+
+
+def test_the_timm_page_says_how_pooled_and_within_architectures_differ() -> None:
+    analysis = oo.analyse("timm", across=("architecture",))
+    assert analysis.claim is not None
+    inside = analysis.claim.tables["claim"].set_index(["a", "b"]).r
+    page = " ".join((PAGE.parent / "findings" / "timm.md").read_text().split())
+    for other, name in (("imagenet-r", "ImageNet-R"), ("sketch", "Sketch")):
+        pooled = pair(analysis, "imagenet-a", other).r
+        assert f"ImageNet-A ~ {name} {pooled:+.2f} pooled, mean {inside['imagenet-a', other]:+.2f} within" in page
+
+
 def test_a_finding_is_analysed_and_reported_by_its_name(tmp_path: Path) -> None:
     start = time.monotonic()
     done = oodles("analyse", "bert-hans", cwd=tmp_path)
@@ -308,7 +334,16 @@ def test_the_numbers_of_the_readme() -> None:
     second = pair(analysis, lexical, "constituent, non-entailed")
     told = f"(r = {first.r:.2f}); of a third this cannot be told ({second.r:.2f}, interval {second.low:.2f} to"
     told += f" {second.high:.2f})"
-    assert told.replace("0.", ".") in " ".join((PAGE.parent.parent / "README.md").read_text().split())
+    readme = " ".join((PAGE.parent.parent / "README.md").read_text().split())
+    assert told.replace("0.", ".") in readme
+    apart = [
+        pair(analysis, f"{shortcut}, entailed", f"{shortcut}, non-entailed")
+        for shortcut in ("lexical overlap", "subsequence", "constituent")
+    ]
+    assert all(row.clear for row in apart)
+    least, most = min(row.r for row in apart), max(row.r for row in apart)
+    told = f"examples of each shortcut move apart ({least:.2f} to {most:.2f}, all clear)"
+    assert told.replace("0.", ".") in readme
 
 
 def test_the_evidence_has_the_coverage_on_real_runs() -> None:

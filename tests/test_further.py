@@ -91,6 +91,9 @@ def test_sets_that_tell_the_same_story_are_found() -> None:
     assert {name in ("s0", "s1", "s2") for name in chosen} == {True, False}  # one of each family
     assert enough["error"] < 0.01 < 0.025 < enough["error_in_domain"]
     assert "2 of 6 test sets" in answer.sentences[0]
+    commas = alike().replace({"test_set": {f"s{k}": f"s, {k}" for k in range(6)}})
+    (said,) = redundancy(scores_of(commas)).sentences
+    assert "'s, 0' + 's, 1' + 's, 2'" in said
 
 
 def test_redundancy_needs_no_number_of_examples() -> None:

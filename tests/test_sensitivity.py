@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import time
 from pathlib import Path
 
@@ -9,8 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from benchmarks.statistics import long_table
+from rich.console import Console
 
 import oodles as oo
+from oodles.show.terminal import render_terminal
+from oodles.stats.answers import Answer
 from oodles.stats.clusters import Scores
 from oodles.stats.correlate import partial_correlations
 from oodles.stats.longtable import check_table
@@ -77,6 +81,33 @@ def test_a_conclusion_that_holds_is_said_to_hold() -> None:
         answer, group, {(row["a"], row["b"])}
     )
     assert holding(answer, group, ()) == ""
+
+
+@pytest.mark.parametrize(
+    ("held", "told"),
+    [
+        ([19], "a0 ~ b stays significant, with its sign, in 19."),
+        ([19, 19, 22], "clear pairs stay significant, with their sign, in 19 (median and least)."),
+        ([22, 20, 7], "clear pairs stay significant, with their sign, in 20 (median); a2 ~ b only in 7."),
+    ],
+)
+def test_the_weakest_pair_is_told_once(held: list[int], told: str) -> None:
+    pairs = pd.DataFrame(
+        [{"a": f"a{i}", "b": "b", "specifications": 24, "same_clear": many} for i, many in enumerate(held)]
+    )
+    tried = pd.DataFrame({"steps": ["x", "y"], "method": "gam", "within": "pooled", "metric": "accuracy"})
+    answer = Answer(name="sensitivity", sentences=(), tables={"sensitivity_pairs": pairs, "sensitivity": tried})
+    said = holding(answer, {}, {(f"a{i}", "b") for i in range(len(held))})
+    assert said == f" What would change it: of 24 choices tried (steps: x, y), {told}"
+
+
+def test_it_is_told_what_significant_means_beside_the_verdict() -> None:
+    analysis = oo.analyse(simulated(runs=8, rho=0.9, level=0.0), sensitivity=True)
+    (said,) = analysis.answers["sensitivity"].caveats
+    assert said.startswith("significant here: after Holm's adjustment over the pairs of a group, in each choice")
+    out = io.StringIO()
+    render_terminal(analysis, Console(file=out, width=400))
+    assert f"! {said}" in out.getvalue()
 
 
 def test_a_run_that_decides_the_sign_is_named() -> None:

@@ -92,6 +92,8 @@ def test_caveats_of_some_pairs_are_counted_or_printed() -> None:
     told = " ".join(printed(analysis, caveats=True).split())
     assert "--caveats" not in told
     assert "of 21 pairs)" in told
+    assert "lie between its limits (all 21 pairs)" in told
+    assert "(all 21 pairs)" not in printed(analysis)
 
 
 def test_json_holds_verdict_caveats_and_pairs() -> None:
@@ -110,6 +112,36 @@ def test_pairs_that_were_not_tested_are_called_so_and_the_strongest_come_first()
     sizes = [abs(float(line.split()[4])) for line in text.splitlines() if line.startswith(("hans ~", "paws ~"))]
     assert len(sizes) == 6
     assert sizes == sorted(sizes, reverse=True)
+
+
+def test_marks_of_a_heatmap_have_a_legend_and_tested_pairs_come_in_the_order_of_their_p(hans: Analysis) -> None:
+    assert "° not tested" in printed(analyse_table(simulated(runs=3)))
+    few = several(5)
+    assert "° not tested" in printed(analyse_table(few[few["run"].str[-1] < "3"]))
+    text = printed(hans, width=200)
+    assert "° not tested" not in text
+    assert "* clear; ? may be due to noise of the in-domain set" in text  # its pair is in the heatmap alone
+    none = printed(oo.analyse("pythia"), width=200)
+    assert "* clear" not in none
+    listed = none[none.index("pairs by p, none clear") :].splitlines()[1 : CLEAREST + 1]
+    order = [(float(line.split()[-2]), -abs(float(line.split()[3]))) for line in listed]
+    assert order == sorted(order)
+    assert order[0][0] < order[-1][0] == 1
+
+
+def test_groups_come_in_the_order_of_the_report() -> None:
+    sizes = {"a-360m": 6, "b-135m": 6, "c-1b": 3}
+    parts = [simulated(runs=n, seed=i).assign(model=m) for i, (m, n) in enumerate(sizes.items())]
+    table = pd.concat([part.assign(run=part["model"] + part["run"].astype(str)) for part in parts])
+    for width in (80, 200):
+        lines = [line.split(",")[0] for line in printed(analyse_table(table), width).splitlines() if ", mnli" in line]
+        assert lines[:3] == ["b-135m", "a-360m", "c-1b"]
+    every = printed(analyse_table(table)).splitlines()
+    assert [line.strip() for line in every if line.strip() in {f"{m}, mnli" for m in sizes}] == [
+        "b-135m, mnli",
+        "a-360m, mnli",
+        "c-1b, mnli",
+    ]
 
 
 def test_of_one_run_nothing_is_printed_twice() -> None:

@@ -102,8 +102,13 @@ def some(names: Iterable[object], most: int = 8) -> str:
     >>> some(["hans", "subsequence, entailed"])
     "hans, 'subsequence, entailed'"
     """
-    listed = [f"'{shown(name)}'" if "," in str(name) else shown(name) for name in names]
+    listed = [quoted(name) for name in names]
     return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+
+
+def quoted(name: object) -> str:
+    """Return a name as part of a list: in quotes if it holds a comma."""
+    return f"'{shown(name)}'" if "," in str(name) else shown(name)
 
 
 def listed(things: Iterable[object], word: str = "and") -> str:

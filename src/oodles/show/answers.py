@@ -22,7 +22,7 @@ from oodles.show.groups import by_size
 from oodles.show.numbers import MINUS, MISSING, p_value, signed
 from oodles.show.tables import Cell, Column, Sheet
 from oodles.show.tree import plot_trees
-from oodles.stats.answers import Answer
+from oodles.stats.answers import Answer, counted
 from oodles.stats.resample import SIGNIFICANT
 from oodles.stats.skill import OPEN
 
@@ -55,8 +55,8 @@ def summary_of(answer: Answer) -> str:
     clear = pairs[pairs["conclusion"].str.startswith("significant")]
     held, turned = int((clear["same_clear"] == clear["specifications"]).sum()), int((clear["other_sign"] > 0).sum())
     return (
-        f"Of {len(clear)} correlations that are significant by default, each a pair in a group, {held} keep their sign"
-        f" and stay significant under every choice; {turned} have the other sign under some choice."
+        f"Of {counted(len(clear), 'correlation')} significant by default, each a pair in a group, {held} keep their"
+        f" sign and stay significant under every choice; {turned} have the other sign under some choice."
     )
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from oodles.errors import plain
 from oodles.show import answers
+from oodles.show.groups import by_size
 from oodles.show.numbers import MISSING, p_value, signed
 from oodles.show.tables import caveat_lines, groups_sheet
 from oodles.stats.analysis import Analysis
@@ -25,6 +26,9 @@ CLEAREST = 8  # pairs that the terminal lists
 FEW_GROUPS = 3  # groups up to which each has a heatmap of its own
 CELL = 6  # columns of a heatmap's cell: "-.38* "
 NAME = 14  # the least room for a name beside a heatmap
+SMALLEST = 0.001  # p below which the number is not shown
+STRONGEST = "strongest pairs, not tested"
+UNTESTED = "° not tested"
 PAIR = 38  # columns of a pair's names, where there is room
 
 
@@ -53,11 +57,16 @@ def render_terminal(analysis: Analysis, console: Console, *, caveats: bool = Fal
 
 def _groups(analysis: Analysis) -> Iterator[tuple[Verdict, pd.DataFrame]]:
     by = [str(column) for column in analysis.result.settings["by"]]  # type: ignore[attr-defined]
-    for verdict in analysis.verdicts:
+    for verdict in _ordered(analysis.verdicts):
         rows = analysis.result.table
         for column in by:
             rows = rows[rows[column].astype(str) == verdict.group[column]]
         yield verdict, rows
+
+
+def _ordered(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """As the report has them: the smallest models first."""
+    return sorted(verdicts, key=lambda verdict: by_size(verdict.group))
 
 
 def _once(rows: pd.DataFrame) -> pd.DataFrame:
@@ -83,7 +92,7 @@ def _print_overall(analysis: Analysis, console: Console) -> None:
     """The claim, where it was asked, and a line per group, those without a pair included."""
     console.print(_sentence(analysis.verdict))
     console.print()
-    sheet = groups_sheet(analysis.result, analysis.every_verdict)
+    sheet = groups_sheet(analysis.result, _ordered(analysis.every_verdict))
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
     for column in sheet.columns:
         if column.number:  # narrow, so that names stay whole
@@ -94,7 +103,7 @@ def _print_overall(analysis: Analysis, console: Console) -> None:
         table.add_row(*(Text(plain(cell.text)) for cell in row))
     console.print(table)
     way = WAYS[first_way(analysis.result.table)]
-    console.print(Text(f"numbers of pairs, {way}; where nothing was tested, of their signs", style="dim"))
+    console.print(Text(f"numbers of pairs, {way}; if untested, by sign alone", style="dim"))
     console.print()
 
 
@@ -117,6 +126,7 @@ def _print_matrix(groups: Sequence[tuple[Verdict, pd.DataFrame]], way: str, cons
     doubted = dict.fromkeys(DUE[why] for _, rows in found for why in rows.loc[rows["in_doubt"], "doubt"])
     notes += ["* clear"] if any(rows["clear"].any() for _, rows in found) else []
     notes += [f"? may be due to {' or '.join(doubted)}"] if doubted else []
+    notes += [UNTESTED] if any(_any_untested(rows) for _, rows in found) else []
     if notes:
         console.print(Text("; ".join(notes), style="dim"))
 
@@ -124,6 +134,10 @@ def _print_matrix(groups: Sequence[tuple[Verdict, pd.DataFrame]], way: str, cons
 def _marked(rows: pd.DataFrame) -> pd.DataFrame:
     """With a column that says which pairs are in doubt."""
     return rows.assign(in_doubt=in_doubt(rows))
+
+
+def _any_untested(rows: pd.DataFrame) -> bool:
+    return bool((rows["r"].notna() & rows["p_val"].isna()).any())
 
 
 def _of_pair(rows: pd.DataFrame, pair: tuple[str, str]) -> Mapping[Any, Any] | None:
@@ -211,19 +225,17 @@ def _cell(pair: Mapping[Any, Any] | None) -> Text:
 
 
 def _print_clearest(rows: pd.DataFrame, console: Console) -> None:
-    """The pairs furthest from 0, those first that the verdict counts as clear; untested ones by their size alone."""
+    """Those first that the verdict counts as clear, then by p as it is shown, then by size."""
     known = rows[rows["r"].notna()]
     if known.empty:
         return
-    away = [low if r > 0 else -high for r, low, high in zip(known["r"], known["low"], known["high"], strict=True)]
-    order = _marked(known).assign(away=away, size=known["r"].abs(), first=known["clear"].astype(bool))
     tested = bool((known["n_units"] >= DESCRIPTIVE).any())
-    order = order.sort_values(["first", "away", "size"] if tested else "size", ascending=False, kind="stable")
-    chosen = order.head(CLEAREST).to_dict("records")
+    order = sorted(_marked(known).to_dict("records"), key=_clearness)
+    chosen = order[:CLEAREST]
     raw = raw_matters(rows)
     ways = rows["within"].nunique() > 1
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
-    title = "clearest pairs" if tested else "strongest pairs, not tested"
+    title = "clearest pairs" if rows["clear"].any() else "pairs by p, none clear" if tested else STRONGEST
     table.add_column(title, overflow="fold", max_width=max(PAIR, console.width - 46))
     for name in (*(["within"] if ways else []), "r", *(["r raw"] if raw else []), "interval"):
         table.add_column(name, justify="left" if name == "within" else "right", no_wrap=True)
@@ -233,10 +245,18 @@ def _print_clearest(rows: pd.DataFrame, console: Console) -> None:
         table.add_row(*_pair_cells(row, ways=ways, raw=raw, tested=tested))
     console.print(table)
     left = f"{len(rows) - len(chosen)} more in --out and the report; " if len(rows) > len(chosen) else ""
-    doubted = dict.fromkeys(DUE[row["doubt"]] for row in chosen if row["in_doubt"])
-    told = "p as the verdict has it, adjusted; * clear" if tested else "no test: too few independent runs"
+    doubted = dict.fromkeys(DUE[row["doubt"]] for row in order if row["in_doubt"])  # in the heatmap, too
+    told = "p as the verdict has it, adjusted" if tested else "no test: too few independent runs"
+    told += "; * clear" if rows["clear"].any() else ""
     told += f"; ? may be due to {' or '.join(doubted)}" if doubted else ""
+    told += f"; {UNTESTED}" if _any_untested(rows) else ""
     console.print(Text(left + told, style="dim"))
+
+
+def _clearness(row: Mapping[Any, Any]) -> tuple[bool, str, float]:
+    """Orders pairs as they are shown; one without a test comes last."""
+    p = float(row["p_said"])
+    return not row["clear"], f"{max(p, SMALLEST):.3f}" if math.isfinite(p) else "no test", -abs(row["r"])
 
 
 def _pair_cells(row: Mapping[Any, Any], *, ways: bool, raw: bool, tested: bool) -> list[Text]:
@@ -254,9 +274,11 @@ def _pair_cells(row: Mapping[Any, Any], *, ways: bool, raw: bool, tested: bool) 
 def _print_caveats(rows: pd.DataFrame, console: Console, *, every: bool, title: str) -> None:
     """Caveats that all pairs share; the others are counted, or printed with the number of pairs they concern."""
     common, own = caveat_lines(rows)
+    total = len(rows[["a", "b"]].drop_duplicates())
+    of_all = f" (all {total} pairs)" if every and total > 1 else ""
     if title and (common or (every and own)):
         console.print(Text(title, style="bold"))
-    for said in [*common, *(own if every else ())]:
+    for said in [*(f"{line}{of_all}" for line in common), *(own if every else ())]:
         console.print(Text(f"  ! {said}", style="yellow"))
     if own and not every:
         count = "1 caveat concerns" if len(own) == 1 else f"{len(own)} caveats concern"

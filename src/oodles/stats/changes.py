@@ -16,10 +16,11 @@ from scipy import stats
 
 from oodles.errors import ConfigError, nearest
 from oodles.stats.copies import copied_runs, copies_caveat
+from oodles.stats.grouping import chosen_groups
 from oodles.stats.longtable import check_table
 from oodles.stats.resample import DESCRIPTIVE, jackknife_se
 from oodles.stats.residuals import Ints
-from oodles.stats.series import BY, grouped, settle_by, units_of_runs
+from oodles.stats.series import BY, grouped, units_of_runs
 from oodles.stats.splines import Array
 
 
@@ -70,7 +71,7 @@ def changes(
     [['a', 'in_domain', 0.22, 0.17, 0.27], ['b', 'ood', 0.22, 0.17, 0.27]]
     """
     checked, _ = check_table(table, in_domain=in_domain)
-    by, _ = settle_by(checked, by)
+    by, _ = chosen_groups(checked, by)
     known = checked["metric"].unique()
     if metric not in known:
         raise ConfigError(f"metric '{metric}' is not in the table; {nearest(metric, map(str, known))}")

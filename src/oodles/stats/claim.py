@@ -165,7 +165,9 @@ def _refuse(table: pd.DataFrame, across: str) -> None:
     known = [column for column in of_runs(table) if column != "run"]
     able = [column for column in known if not _no_factor(table, column)]
     if across not in (*known, "run", *OF_POINTS, *OF_SETS):
-        raise ConfigError(f"--across {across}: no such column; {nearest(across, able or known)}")
+        near = nearest(across, able or known)
+        told = near if able or near.startswith("did") else "the table has no column that can be compared"
+        raise ConfigError(f"--across {across}: no such column; {told}")
     if why := _no_factor(table, across):
         raise ConfigError(f"--across {across}: cannot be compared: {why}; columns that can: {some(able) or 'none'}")
 
@@ -448,7 +450,7 @@ def _differ(found: pd.DataFrame, noun: str, basis: str, omnibus: float, *, brief
     text += "." if brief else f": {several(names)}."
     turned = found[found["p_reversal_holm"] < SIGNIFICANT]
     if turned.empty:
-        return f"{text} Whether a sign reverses is not shown for any pair."
+        return f"{text} No pair is shown to reverse its sign."
     signs = [
         f"{row['a']} ~ {row['b']} (above 0 in {several(row['above'].split(', '), 3)};"
         f" below in {several(row['below'].split(', '), 3)})"

@@ -21,6 +21,7 @@ from oodles.errors import ConfigError, DataError, listed, nearest, some
 from oodles.stats import cautions
 from oodles.stats.doubts import say_clear
 from oodles.stats.estimates import FEWEST, Estimator, light_curve, one_checkpoint, usable_points
+from oodles.stats.grouping import chosen_groups
 from oodles.stats.longtable import check_table, name_of
 from oodles.stats.outcomes import Examples, Records
 from oodles.stats.pairs import (
@@ -44,7 +45,6 @@ from oodles.stats.series import (
     one_step,
     same_sets,
     scored_anew,
-    settle_by,
     shared_points,
     shared_runs,
 )
@@ -119,7 +119,8 @@ def partial_correlations(
         noise of finite test sets is measured and corrected; without them a range is given. Records too many for one
         table may come from an object that loads a test set when asked (`oodles.stats.outcomes.Examples`).
     by
-        Columns that make a group; default ``("model", "train_set")``. Each group is analysed by itself.
+        Columns that make a group; default ``("model", "train_set")``, of which each may be absent. Each group is
+        analysed by itself. A column of the results, such as ``r`` or ``method``, cannot be one of them.
     unit
         Column that says what is independent. Where not given, runs are, or models in a group that holds several runs
         of several models; runs that share a seed's data may be declared one unit.
@@ -186,7 +187,7 @@ def partial_correlations(
     _check_choices(method, correlation, level, smoothing, n_resamples)
     _check_start(shared_start, chance)
     checked, said = check_table(table, in_domain=in_domain)
-    by, by_said = settle_by(checked, by)
+    by, by_said = chosen_groups(checked, by)
     single = one_step(checked)
     ways = _ways("pooled" if single and within == POOLED and interval != "run-mean" else within, interval)
     _check_home(checked, metric, name_of(table))

@@ -12,14 +12,20 @@ from oodles.errors import DataError, first_line
 from oodles.files import read_frame
 from oodles.stats.answers import Answer
 from oodles.stats.averages import averages, has_averages
-from oodles.stats.claim import claim
+from oodles.stats.claim import LEVEL_COLUMNS, PAIR_COLUMNS, claim
 from oodles.stats.clusters import Scores
+from oodles.stats.grouping import refuse_names
 from oodles.stats.outcomes import Examples, Records
-from oodles.stats.redundancy import redundancy
-from oodles.stats.sensitivity import sensitivity
+from oodles.stats.redundancy import COLUMNS as CHOSEN
+from oodles.stats.redundancy import SETS, TREE, redundancy
+from oodles.stats.sensitivity import COLUMNS as TRIED
+from oodles.stats.sensitivity import SUMMARY, sensitivity
+from oodles.stats.skill import COLUMNS as OF_SKILL
 from oodles.stats.skill import skill
+from oodles.stats.stability import COLUMNS as STEADY
 from oodles.stats.stability import stability
-from oodles.stats.windows import windows
+from oodles.stats.windows import CHANGE, windows
+from oodles.stats.windows import COLUMNS as SPANS
 
 AUTO = "auto"  # across the first column that makes several groups, if any
 # by its option: the name of the answer, and who gives it
@@ -31,6 +37,14 @@ QUESTIONS: Mapping[str, tuple[str, Callable[..., Answer]]] = {
     "stability": ("stability", lambda scores, _: stability(scores)),
     "skill": ("skill", lambda scores, _: skill(scores)),
     "averages": ("averages", lambda scores, _: averages(scores)),
+}
+OWN: Mapping[str, tuple[str, ...]] = {  # by option: columns that stand beside those of the groups
+    "across": ("across", *PAIR_COLUMNS, *LEVEL_COLUMNS),
+    "sensitivity": (*TRIED, *SUMMARY),
+    "windows": (*SPANS, *CHANGE),
+    "redundancy": (*CHOSEN, *SETS, *TREE),
+    "stability": STEADY,
+    "skill": OF_SKILL,
 }
 TABLES: Mapping[str, tuple[str, ...]] = {  # of all answers, with the columns that whoever shows them needs
     "claim": ("across", "a", "b", "r", "tau", "predicted_low", "predicted_high", "p_holm", "levels"),
@@ -85,6 +99,8 @@ def ask(
         return {}
     items = Records.read(records).about(table["run"]) if isinstance(records, pd.DataFrame) else records
     scores = Scores.of(table, settings, items)
+    for name in asked:
+        refuse_names(scores.by, OWN.get(name, ()))
     across = asked.get("across")
     given = {**asked, **({"across": (across,)} if isinstance(across, str) else {})}
     return {QUESTIONS[name][0]: QUESTIONS[name][1](scores, value) for name, value in given.items()}

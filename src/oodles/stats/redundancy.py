@@ -11,6 +11,7 @@ import pandas as pd
 from scipy.cluster import hierarchy
 from scipy.spatial import distance
 
+from oodles.errors import quoted
 from oodles.stats.answers import Answer, several
 from oodles.stats.clusters import Scores
 from oodles.stats.estimates import estimate, usable_points
@@ -181,12 +182,12 @@ def _errors(used: Series, chosen: list[int], folds: Ints) -> Array:
 def _sentence(found: _Selection, used: Series, clusters: Ints) -> str:
     at = next(k for k, row in enumerate(found.rows) if row["enough"])
     groups = [[used.test_sets[k] for k in np.flatnonzero(clusters == c)] for c in np.unique(clusters)]
-    alike = [" + ".join(names) for names in groups if len(names) > 1]
+    alike = [" + ".join(map(quoted, names)) for names in groups if len(names) > 1]
     none = f"No two sets correlate at {ALIKE:g} or more beyond in-domain."
     told = f"Sets that move together beyond in-domain: {several(alike)}." if alike else none
     if at == 0:
         return f"No test set helps to predict the others in runs that were not seen: run them all. {told}"
-    names = [str(row["test_set"]) for row in found.rows[1 : at + 1]]
+    names = [quoted(row["test_set"]) for row in found.rows[1 : at + 1]]
     row = found.rows[at]
     return (
         f"{len(names)} of {len(used.test_sets)} test sets ({several(names, 6)}) predict the others in runs that were "

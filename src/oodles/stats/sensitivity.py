@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from oodles.errors import quoted
 from oodles.stats.answers import Answer, counted, several
 from oodles.stats.clusters import Scores, without_gaps
 from oodles.stats.correlate import for_group
@@ -36,6 +37,10 @@ COLUMNS = (
 SUMMARY = (
     *("a", "b", "r", "conclusion", "specifications", "same_sign", "same_clear", "other_sign", "other_clear"),
     *("lowest", "lowest_by", "highest", "highest_by", "turned_without"),
+)
+MEANT = (
+    "significant here: after Holm's adjustment over the pairs of a group, in each choice by itself; the verdict adjusts"
+    " over all tests reported and allows for noise and doubts, so the two can differ"
 )
 UP, DOWN, OPEN = "significant, positive", "significant, negative", "not significant"  # no verdict: it knows no caveats
 
@@ -70,6 +75,7 @@ def sensitivity(scores: Scores) -> Answer:
         name="sensitivity",
         sentences=tuple(sentences),
         tables={"sensitivity": table, "sensitivity_pairs": pd.DataFrame(pairs, columns=[*scores.by, *SUMMARY])},
+        caveats=(MEANT,) if pairs else (),
         settings={"metrics": list(_metrics(scores))},
     )
 
@@ -283,8 +289,8 @@ def _turns(pair: Mapping[str, Any]) -> bool:
     return bool(pair["other_clear"])
 
 
-def _pair(pair: Mapping[str, Any]) -> str:
-    return f"{pair['a']} ~ {pair['b']}"
+def _pair(pair: Mapping[Any, Any]) -> str:
+    return f"{quoted(pair['a'])} ~ {quoted(pair['b'])}"
 
 
 def _values(tried: pd.DataFrame) -> dict[str, list[str]]:
@@ -318,8 +324,9 @@ def holding(answer: Answer, group: Mapping[str, str], counted: Collection[tuple[
     choices = f"{most} choices tried ({_varied(tried)})"
     if least == most:
         return f" What would change it: none of the {choices}; every clear pair stays significant, with its sign."
-    weakest = clear.sort_values("same_clear", kind="stable").head(1)
-    return (
-        f" What would change it: of {choices}, clear pairs stay significant, with their sign, in {middle} (median); "
-        f"{weakest['a'].item()} ~ {weakest['b'].item()} only in {least}."
-    )
+    weakest = _pair(clear.sort_values("same_clear", kind="stable").to_dict("records")[0])
+    before = f" What would change it: of {choices}, "
+    if len(clear) == 1:
+        return f"{before}{weakest} stays significant, with its sign, in {least}."
+    rest = "(median and least)" if least == middle else f"(median); {weakest} only in {least}"
+    return f"{before}clear pairs stay significant, with their sign, in {middle} {rest}."
