@@ -9,6 +9,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,7 @@ def olmo() -> Blocks:
         analysis = oo.analyse(kept, **chosen)
         rows.append((name, f"{one(analysis, 'arc_challenge', 'piqa', way)} | {_counted(analysis, way)}"))
     head = ["| steps evaluated | ARC-challenge ~ PIQA, given HellaSwag | counted by the verdict |", "|---|---|---|"]
-    answer = _sensitivity("olmo")
+    answer = sensitivity("olmo")
     said = " ".join(answer.sentences) + _arc_and_piqa(answer)
     return {
         "olmo": "\n".join([*head, *(f"| {a} | {b} |" for a, b in rows)]),
@@ -236,12 +237,14 @@ def _claim_of_timm() -> str:
     return told + "\n".join([*head, "|---|---:|---|---|---:|---:|", *rows])
 
 
-def _sensitivity(name: str) -> Answer:
+@cache
+def sensitivity(name: str) -> Answer:
+    """What all choices make of a finding."""
     return oo.analyse(name, sensitivity=True).answers["sensitivity"]
 
 
 def _choices(name: str) -> str:
-    return " ".join(_sensitivity(name).sentences)
+    return " ".join(sensitivity(name).sentences)
 
 
 def _arc_and_piqa(found: Answer) -> str:
@@ -305,7 +308,7 @@ def _pythia_figure() -> Figure:
 
 
 def _olmo_figure() -> Figure:
-    return plot_specifications(_sensitivity("olmo"), ("arc_challenge", "piqa"))[0][0]
+    return plot_specifications(sensitivity("olmo"), ("arc_challenge", "piqa"))[0][0]
 
 
 def _clip_figure(how: str) -> Figure:

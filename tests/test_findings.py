@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from benchmarks import real_study
-from benchmarks.findings import DRAWN, FIGURES, NUMBERS, PAGE, PAGES, drawn, filled, pixels
+from benchmarks.findings import DRAWN, FIGURES, NUMBERS, PAGE, PAGES, drawn, filled, pixels, sensitivity
 from benchmarks.published import MADE
 from PIL import Image
 
@@ -262,11 +262,11 @@ def test_the_commands_of_a_page_are_valid_and_give_its_answers_and_its_pairs(nam
     assert ("--unit" in options) == (name != "clip")
     assert ("--method" in options) == (name == "timm")
     told, pairs = set[str](), set[tuple[str, str]]()
-    for _, _, *words in (command for command in commands if command[0] == "analyse"):
+    told |= {" ".join(sensitivity(name).sentences)}
+    for _, _, *words in (command for command in commands if command[0] == "analyse" and "--sensitivity" not in command):
         analysis = oo.analyse(name, **asked(words))
-        answers = [*analysis.answers.values(), *([analysis.claim] if analysis.claim else [])]
         told |= {verdict.sentence for verdict in analysis.verdicts}
-        told |= {said for answer in answers for said in (" ".join(answer.sentences), *answer.sentences)}
+        told |= {*(analysis.claim.sentences if analysis.claim else ())}
         pairs |= {
             (f"{row.a} ~ {row.b}", f"{row.r:+.2f} | {row.low:+.2f} to {row.high:+.2f}")
             for row in analysis.result.table.itertuples()
@@ -287,9 +287,7 @@ def asked(options: list[str]) -> dict[str, object]:
     given: dict[str, object] = {}
     rest = iter(options)
     for option in rest:
-        if option == "--sensitivity":
-            given["sensitivity"] = True
-        elif option == "--test-set":
+        if option == "--test-set":
             given["test_sets"] = [*given.get("test_sets", []), next(rest)]  # type: ignore[misc]
         else:
             given[names[option]] = next(rest)
@@ -309,7 +307,7 @@ def test_the_code_of_the_olmo_page_gives_the_numbers_of_its_table() -> None:
 
 def test_the_olmo_page_colours_its_pair_as_all_pairs_are_adjusted() -> None:
     """The default is drawn orange whether significant or not; the page says which."""
-    answer = oo.analyse("olmo", sensitivity=True).answers["sensitivity"]
+    answer = sensitivity("olmo")
     every = answer.tables["sensitivity"]
     own = every[(every["a"] == "arc_challenge") & (every["b"] == "piqa")]
     default = own[own["default"]].iloc[0]

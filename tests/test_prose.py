@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks.findings import PAGE, PAGES
+from benchmarks.findings import PAGE, PAGES, sensitivity
 
 import oodles as oo
 from oodles.api.findings import findings
@@ -50,9 +50,8 @@ def pairs(name: str, unit: str | None = None) -> pd.DataFrame:
     return (oo.analyse(name) if unit is None else oo.analyse(name, unit=unit)).result.table
 
 
-@cache
 def choices(name: str) -> pd.DataFrame:
-    return oo.analyse(name, sensitivity=True).answers["sensitivity"].tables["sensitivity_pairs"]
+    return sensitivity(name).tables["sensitivity_pairs"]
 
 
 def one(table: pd.DataFrame, a: str, b: str) -> pd.Series:
