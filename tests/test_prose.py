@@ -7,6 +7,7 @@ and must stand in its page. If this fails on purpose: correct the page.
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 
@@ -28,11 +29,15 @@ def short(value: float, digits: int = 2) -> str:
 
 
 @cache
-def text_of(name: str) -> str:
+def prose(page: Path) -> str:
     """A page without its generated blocks, its lines joined."""
-    page = (PAGE if name == "findings" else PAGES / f"{name}.md").read_text()
-    kept = [part.partition(": end -->")[2] if at else part for at, part in enumerate(page.split(": begin -->"))]
+    parts = page.read_text().split(": begin -->")
+    kept = [part.partition(": end -->")[2] if at else part for at, part in enumerate(parts)]
     return " ".join(" ".join(kept).split())
+
+
+def text_of(name: str) -> str:
+    return prose(PAGE if name == "findings" else PAGES / f"{name}.md")
 
 
 def stands(name: str, *told: str) -> None:
@@ -244,3 +249,12 @@ def test_what_the_findings_teach_together() -> None:
         "Most of those of `olmo` depend on how early and late steps are weighted",
         f"and {WORDS[sum(map(bool, turned))]} of the {WORDS[len(turned)]} of `timm` on whether the curve of accuracies",
     )
+
+
+def test_how_many_pairs_of_the_own_study_are_counted_by_auc() -> None:
+    table = oo.analyse("smollm2-nli", metric="auc").result.table
+    counted = int((table["clear"] & (table["within"] == "pooled")).sum())
+    told = re.findall(r"By AUC (\w+)(?: pairs?)? (?:is|are) counted", text_of("findings"))
+    told += re.findall(r"(\w+)(?: pairs?)? of 84 (?:is|are) counted", prose(PAGE.with_name("smollm2-nli.md")))
+    assert told
+    assert {*told} <= ({"no", "none"} if not counted else {WORDS[counted]})
