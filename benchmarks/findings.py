@@ -5,15 +5,20 @@ python -m benchmarks.findings            writes them into the pages, and the fig
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.colors import to_rgba, to_rgba_array
 from matplotlib.figure import Figure
+from PIL import Image
 
 import oodles as oo
 from oodles.api.findings import findings
@@ -138,7 +143,7 @@ def olmo() -> Blocks:
         analysis = oo.analyse(kept, **chosen)
         rows.append((name, f"{one(analysis, 'arc_challenge', 'piqa', way)} | {_counted(analysis, way)}"))
     head = ["| steps evaluated | ARC-challenge ~ PIQA, given HellaSwag | counted by the verdict |", "|---|---|---|"]
-    answer = _sensitivity("olmo")
+    answer = sensitivity("olmo")
     said = " ".join(answer.sentences) + _arc_and_piqa(answer)
     return {
         "olmo": "\n".join([*head, *(f"| {a} | {b} |" for a, b in rows)]),
@@ -232,12 +237,14 @@ def _claim_of_timm() -> str:
     return told + "\n".join([*head, "|---|---:|---|---|---:|---:|", *rows])
 
 
-def _sensitivity(name: str) -> Answer:
+@cache
+def sensitivity(name: str) -> Answer:
+    """What all choices make of a finding."""
     return oo.analyse(name, sensitivity=True).answers["sensitivity"]
 
 
 def _choices(name: str) -> str:
-    return " ".join(_sensitivity(name).sentences)
+    return " ".join(sensitivity(name).sentences)
 
 
 def _arc_and_piqa(found: Answer) -> str:
@@ -301,7 +308,7 @@ def _pythia_figure() -> Figure:
 
 
 def _olmo_figure() -> Figure:
-    return plot_specifications(_sensitivity("olmo"), ("arc_challenge", "piqa"))[0][0]
+    return plot_specifications(sensitivity("olmo"), ("arc_challenge", "piqa"))[0][0]
 
 
 def _clip_figure(how: str) -> Figure:
@@ -324,25 +331,48 @@ FIGURES: dict[Path, Callable[[], Figure]] = {
 
 
 def drawn(figure: Figure) -> dict[str, list[Any]]:
-    """What a figure shows: its words, and the points of its lines to three digits."""
+    """What a figure shows: its words, the points of its lines and shapes to three digits, and their colours."""
     words: list[str] = []
     numbers: list[float] = []
+    colours: list[float] = []
     for ax in figure.axes:
         words += [ax.get_title(loc="left"), ax.get_title(), ax.get_xlabel(), ax.get_ylabel()]
         words += [text.get_text() for text in ax.texts]
         for line in ax.lines:
             numbers += [round(float(value), 3) for axis in line.get_data() for value in np.asarray(axis, dtype=float)]
-    return {"words": [word for word in words if word], "numbers": numbers}
+            colours += _rounded(to_rgba(line.get_color()))
+        for patch in ax.patches:
+            corners = patch.get_path().transformed(patch.get_patch_transform()).vertices
+            numbers += [round(float(value), 3) for value in np.ravel(corners)]
+            colours += _rounded(to_rgba(patch.get_facecolor()))
+        for collection in ax.collections:
+            places, values = collection.get_offsets(), collection.get_array()
+            numbers += [round(float(value), 3) for value in np.ravel(places)]
+            numbers += [] if values is None else [round(float(value), 3) for value in np.ravel(values)]
+            colours += [part for colour in to_rgba_array(collection.get_facecolor()) for part in _rounded(colour)]
+    return {"words": [word for word in words if word], "numbers": numbers, "colours": colours}
 
 
-DRAWN = "oodles"  # the key of a PNG file under which `drawn` is kept
+def _rounded(colour: Iterable[float]) -> list[float]:
+    return [round(float(part), 2) for part in colour]
+
+
+DRAWN = "oodles"  # the key of a PNG file under which `drawn` is kept, with `pixels`
+
+
+def pixels(picture: Path | BytesIO) -> str:
+    """What a picture looks like, whatever it says of itself: a hash of its size and pixels."""
+    with Image.open(picture) as image:
+        shown = np.asarray(image.convert("RGBA"))
+    return hashlib.sha256(str(shown.shape).encode() + shown.tobytes()).hexdigest()
 
 
 def save(figures: Mapping[Path, Callable[[], Figure]]) -> None:
-    """Write figures as PNG files that say what they show, so that a test notices a stale one."""
+    """Write figures as PNG files that say what they show, so that a test notices a stale or an edited one."""
     for path, draw in figures.items():
-        figure = draw()
-        said = {DRAWN: json.dumps(drawn(figure)), "Software": None}
+        figure, picture = draw(), BytesIO()
+        figure.savefig(picture, dpi=130, bbox_inches="tight")
+        said = {DRAWN: json.dumps({**drawn(figure), "pixels": pixels(picture)}), "Software": None}
         figure.savefig(path, dpi=130, bbox_inches="tight", metadata=said)
 
 

@@ -66,7 +66,9 @@ def test_numbers_in_latex_and_csv_are_those_of_the_results(hans: tuple[Analysis,
 
 
 def test_fonts_are_embedded_and_none_is_type_3(hans: tuple[Analysis, Path]) -> None:
-    for path in hans[1].glob("*.pdf"):
+    paths = sorted(hans[1].glob("*.pdf"))
+    assert len(paths) == 4
+    for path in paths:
         content = path.read_bytes()
         assert b"/Type3" not in content
         assert b"/FontFile2" in content

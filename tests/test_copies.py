@@ -124,3 +124,24 @@ def test_honest_scores_are_shares_however_they_were_rounded(n: int) -> None:
         ways += [np.concatenate([exact[:100].round(2), exact[100:].round(4)])]
         assert not [k for k, values in enumerate(ways) if no_shares(values, np.full(200, float(n)))]
     assert no_shares(draw.binomial(170, 0.6, size=200) / 170, np.full(200, 200.0))
+
+
+@pytest.mark.parametrize(("steps", "copies"), [(4, {}), (8, {"x": "m_mnli_1"})])
+def test_of_many_steps_early_and_late_scores_count_apart(steps: int, copies: dict[str, str]) -> None:
+    """Scores of twenty examples on three sets, at four points after the first: not enough for one of many tables."""
+    draw = np.random.default_rng(5)
+    table = simulated(runs=3, steps=steps, sets=("mnli", "hans", "paws"), n=20)
+    coarse = draw.binomial(20, draw.uniform(0.2, 0.9, len(table))) / 20
+    assert found(copied(table.assign(value=coarse), {"x": "m_mnli_1"})) == copies
+
+
+def test_a_common_start_and_a_common_end_are_no_copy() -> None:
+    """Two runs of one model, beside runs of others; all end at perfect scores, so only their start tells them apart."""
+    draw, rows = np.random.default_rng(6), []
+    starts = {name: draw.uniform(0.3, 0.7, 4) for name in "abcd"}
+    for run, start in {**starts, "twin": starts["a"]}.items():
+        for step, scores in enumerate((start, np.ones(4))):
+            rows += [(run, step, f"s{k}", value, np.nan) for k, value in enumerate(scores)]
+    table = pd.DataFrame(rows, columns=["run", "step", "test_set", "value", "n"])
+    assert copied_runs(table) == {}
+    assert copied_runs(table[table["step"] == 0]) == {"twin": "a"}  # a point by itself is no start

@@ -6,14 +6,13 @@ import json
 import os
 import re
 import time
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from benchmarks import real_study
-from benchmarks.findings import DRAWN, FIGURES, NUMBERS, PAGE, PAGES, drawn, filled
+from benchmarks.findings import DRAWN, FIGURES, NUMBERS, PAGE, PAGES, drawn, filled, pixels, sensitivity
 from benchmarks.published import MADE
 from PIL import Image
 
@@ -173,6 +172,7 @@ def test_what_is_known_of_pythia() -> None:
     assert round(pair(runs, "arc_easy", "piqa").r, 2) == 0.33
     assert abs(pair(runs, "piqa", "sciq").r - 0.31) < 0.01
     clear = runs.result.table[runs.result.table.p_holm < 0.05]
+    assert len(clear) == 4
     assert not {"winogrande", "wsc", "logiqa"} & {*clear.a, *clear.b}
     sizes = oo.analyse("pythia")  # what is independent decides
     assert set(sizes.result.table.n_units) == {8}
@@ -255,8 +255,11 @@ def test_the_figures_of_the_pages_show_the_shipped_tables(path: Path) -> None:
     with Image.open(path) as image:
         kept = json.loads(image.info[DRAWN])
     now = drawn(FIGURES_OF_PAGES[path]())
+    assert now["numbers"]
     assert kept["words"] == now["words"]
     assert kept["numbers"] == pytest.approx(now["numbers"], abs=0.003)
+    assert kept["colours"] == pytest.approx(now["colours"], abs=0.02)
+    assert kept["pixels"] == pixels(path), "another picture than the one that says what it shows"
 
 
 def test_the_remark_on_relabelled_images_is_told_and_the_pair_is_one_that_is_counted() -> None:
@@ -275,18 +278,46 @@ def test_the_clip_page_says_why_the_pooled_pair_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize("name", ["pythia", "olmo", "clip", "timm"])
-def test_the_commands_of_a_page_are_valid_and_give_every_block(name: str) -> None:
+def test_the_commands_of_a_page_are_valid_and_give_its_answers_and_its_pairs(name: str) -> None:
     text = (PAGES / f"{name}.md").read_text()
     commands = [line.partition("#")[0].split()[1:] for line in re.findall(r"^oodles .*$", text, re.MULTILINE)]
-    asked = {word for command in commands for word in command if word.startswith("--")}
+    assert ["analyse", name] in commands
     assert ["analyse", name, "--sensitivity"] in commands
-    assert ("--unit" in asked) == (name != "clip")
-    assert ("--method" in asked) == (name == "timm")
-    for command in commands:
-        if command[0] == "analyse" and not {"--across", "--sensitivity"} & {*command}:
-            options = {"--unit": "unit", "--method": "method", "--shared-start": "shared_start"}
-            given = {options[a]: b for a, b in pairwise(command) if a in options}
-            assert len(oo.analyse(name, **given).result.table)
+    assert ["report", name, "--out", f"{name}.html"] in commands
+    options = {word for command in commands for word in command if word.startswith("--")}
+    assert ("--unit" in options) == (name != "clip")
+    assert ("--method" in options) == (name == "timm")
+    told, pairs = set[str](), set[tuple[str, str]]()
+    told |= {" ".join(sensitivity(name).sentences)}
+    for _, _, *words in (command for command in commands if command[0] == "analyse" and "--sensitivity" not in command):
+        analysis = oo.analyse(name, **asked(words))
+        told |= {verdict.sentence for verdict in analysis.verdicts}
+        told |= {*(analysis.claim.sentences if analysis.claim else ())}
+        pairs |= {
+            (f"{row.a} ~ {row.b}", f"{row.r:+.2f} | {row.low:+.2f} to {row.high:+.2f}")
+            for row in analysis.result.table.itertuples()
+        }
+    quoted = re.findall(r"^> (.+)$", text, re.MULTILINE)
+    (choices,) = re.findall(r"^(Under \d+ choices .+)$", text, re.MULTILINE)
+    shown = re.findall(r"^\| (.+ ~ .+?) \| ([+-]\d\.\d\d \| [+-]\d\.\d\d to [+-]\d\.\d\d) \|", text, re.MULTILINE)
+    assert quoted
+    assert shown
+    assert [said for said in quoted if said not in told] == []
+    assert any(choices.startswith(said) for said in told)
+    assert [row for row in shown if row not in pairs] == []
+
+
+def asked(options: list[str]) -> dict[str, object]:
+    """What the options of `oodles analyse` on a page are in Python; another option is an error."""
+    names = {"--unit": "unit", "--method": "method", "--shared-start": "shared_start", "--across": "across"}
+    given: dict[str, object] = {}
+    rest = iter(options)
+    for option in rest:
+        if option == "--test-set":
+            given["test_sets"] = [*given.get("test_sets", []), next(rest)]  # type: ignore[misc]
+        else:
+            given[names[option]] = next(rest)
+    return given
 
 
 def test_the_code_of_the_olmo_page_gives_the_numbers_of_its_table() -> None:
@@ -302,7 +333,7 @@ def test_the_code_of_the_olmo_page_gives_the_numbers_of_its_table() -> None:
 
 def test_the_olmo_page_colours_its_pair_as_all_pairs_are_adjusted() -> None:
     """The default is drawn orange whether significant or not; the page says which."""
-    answer = oo.analyse("olmo", sensitivity=True).answers["sensitivity"]
+    answer = sensitivity("olmo")
     every = answer.tables["sensitivity"]
     own = every[(every["a"] == "arc_challenge") & (every["b"] == "piqa")]
     default = own[own["default"]].iloc[0]

@@ -51,6 +51,7 @@ def test_paragraphs_are_filled(verb: str, monkeypatch: pytest.MonkeyPatch) -> No
     """A line ends where the next word does not fit, not where it ends in the source."""
     lines = [line.strip() for line in help_of(verb, monkeypatch)]
     text = lines[: next(i for i, line in enumerate(lines) if line.startswith("╭"))]
+    assert sum(map(bool, text)) >= 2, text  # the usage, and what the verb does
     for line, following in itertools.pairwise(text):
         if line and following:
             assert len(f"{line} {following.split()[0]}") > WIDTH - 2, line

@@ -43,8 +43,6 @@ ELSEWHERE = {  # module or package -> where it is tested instead, and why
     "stats.windows": "one of the further questions: test_further",
     "stats.outcomes": "part of the noise in scores: test_noise",
     "stats.pairs": "part of partial_correlations: test_correlate",
-    "stats.tested": "noise of the in-domain set in what is tested: test_intervals, test_inside",
-    "stats.doubts": "what else could explain a pair: test_intervals, test_inside, test_parts",
 }
 
 

@@ -58,6 +58,8 @@ def test_numbers_of_examples_beside_scores_belong_to_one_set(tmp_path: Path) -> 
     assert "column n is left out: of which test set? call it snli_n, or say --n snli=NUMBER" in imported.notes
     assert not any("snli_n (" in note or "N_HANS (" in note for note in imported.notes)
     assert "column anli_n is left out: 0.5 is no number of examples" in imported.notes
+    broken = oo.import_scores(written(frame.assign(anli_n=1.5), tmp_path / "broken.csv"), in_domain="snli")
+    assert "column anli_n is left out: 1.5 is no number of examples" in broken.notes
     both = oo.import_scores(written(frame.assign(n_snli=200), tmp_path / "both.csv"), in_domain="snli")
     assert both.table.loc[both.table["test_set"] == "snli", "n"].isna().all()
     assert any("one of them may be the number of examples of snli" in note for note in both.notes)
@@ -828,3 +830,41 @@ def test_columns_taken_for_settings_are_told_where_too_few_test_sets_are_left(tm
         "a correlation needs two; columns that are no test sets: best, mean (named like a setting or a summary);"
         " choose test sets with --test-set"
     )
+
+
+def test_two_columns_that_could_be_one_set_by_a_trainers_prefix_are_two_sets(tmp_path: Path) -> None:
+    frame = wide(study()).rename(columns={"hans": "hans_accuracy"})
+    frame = frame.assign(eval_hans_accuracy=frame["hans_accuracy"] / 2)
+    found = oo.import_scores(written(frame, tmp_path / "t.csv"), in_domain="snli").table
+    means = found.groupby("test_set")["value"].mean()
+    assert {"hans", "eval_hans"} < {*means.index}
+    assert means["eval_hans"] == pytest.approx(means["hans"] / 2)
+
+
+def test_two_runs_may_be_called_best_and_last(tmp_path: Path) -> None:
+    """Among three runs, one called best sums up the others; of two, both are runs."""
+    table = study(runs=3)
+    names = dict(zip(sorted(table["run"].unique()), ("best", "last", "first"), strict=True))
+    table = table.assign(run=table["run"].map(names))
+    two = oo.import_scores(written(table[table["run"] != "first"], tmp_path / "two.csv")).table
+    assert {*two["run"]} == {"best", "last"}
+    with pytest.raises(DataError, match="run is 'best', a summary of the others"):
+        oo.import_scores(written(table, tmp_path / "three.csv"))
+
+
+def test_two_metrics_that_are_called_nearly_the_same_stay_two(tmp_path: Path) -> None:
+    table = study()
+    both = pd.concat([table.assign(metric="Acc", value=table["value"] / 2), table.assign(metric="accuracy")])
+    found = oo.import_scores(written(both, tmp_path / "both.csv")).table
+    assert found.groupby("metric")["value"].mean().to_dict() == pytest.approx(
+        {"Acc": table["value"].mean() / 2, "accuracy": table["value"].mean()}
+    )
+    alone = oo.import_scores(written(both[both["metric"] == "Acc"], tmp_path / "alone.csv")).table
+    assert {*alone["metric"]} == {"accuracy"}
+
+
+def test_one_row_without_a_name_is_asked_whose_it_is(tmp_path: Path) -> None:
+    """A file of several steps is one run; of one row nobody knows whether others belong to it."""
+    path = written(wide(study()).drop(columns="run").head(1), tmp_path / "t.csv")
+    with pytest.raises(DataError, match="no column names the run"):
+        oo.import_scores(path)

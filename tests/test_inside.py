@@ -5,6 +5,7 @@ true in-domain score plus independent residuals, so every claim is wrong; commen
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,11 @@ import pytest
 
 from oodles.stats.correlate import partial_correlations
 from oodles.stats.doubts import NOISE, UNKNOWN
+from oodles.stats.estimates import Estimator, estimate
+from oodles.stats.inside import Inside, inside_noise
+from oodles.stats.outcomes import Outcomes
+from oodles.stats.series import Series
+from test_noise import small_series
 
 Link = Callable[[float, int], float]
 
@@ -113,11 +119,15 @@ def test_noise_that_would_lower_r_does_not_explain_it() -> None:
         found = partial_correlations(table, in_domain="home", correlation="spearman").table
         pair = found[(found["a"] == "o0") & (found["b"] == "o1") & (found["within"] == "pooled")].iloc[0]
         assert pair["r"] > 0
+        assert pair["p_val"] < 0.05
         doubts.append(pair["doubt"])
-    assert NOISE not in doubts
+    assert doubts == [""] * 5
 
 
-@pytest.mark.parametrize("options", [{"correlation": "spearman"}, {"method": "logit-linear"}, {"within": "separate"}])
+OTHER_SCALES = ({"correlation": "spearman"}, {"method": "logit-linear"}, {"within": "separate"})
+
+
+@pytest.mark.parametrize("options", OTHER_SCALES, ids=str)
 @pytest.mark.parametrize("runs", [1, 2])
 @pytest.mark.parametrize("interval", [None, "naive"])
 @pytest.mark.filterwarnings("ignore:naive")
@@ -125,6 +135,17 @@ def test_few_runs_on_other_scales(options: dict[str, str], runs: int, interval: 
     table = simulated(np.random.default_rng(8), line, runs=runs)
     found = partial_correlations(table, in_domain="home", interval=interval, **options).table  # type: ignore[arg-type]
     assert np.isfinite(found["r"]).all()
+    assert found["p_val"].isna().all()  # nothing is tested
+    assert not found["clear"].any()
+
+
+@pytest.mark.parametrize("options", OTHER_SCALES, ids=str)
+def test_noise_is_no_relation_on_other_scales(options: dict[str, str]) -> None:
+    """Nine runs: most pairs are significant by themselves, and all of these are noise of 200 examples."""
+    found = partial_correlations(simulated(np.random.default_rng(8), line), in_domain="home", **options).table  # type: ignore[arg-type]
+    significant = found[found["p_holm"] < 0.05]
+    assert len(significant) > len(found) / 2
+    assert set(significant["doubt"]) == {NOISE}
     assert not found["clear"].any()
 
 
@@ -148,3 +169,69 @@ def test_in_domain_scores_have_a_scale_of_their_own() -> None:
     found = partial_correlations(shifted, in_domain="home").table
     assert UNKNOWN not in set(found["doubt"])
     pd.testing.assert_series_equal(found["p_corrected"], usual["p_corrected"])
+
+
+@pytest.mark.parametrize(
+    ("source", "points", "bend", "unsure"),
+    [
+        ("records", 200, 0.0, False),
+        ("records", 99, 0.0, True),  # too few points
+        ("records", 200, 0.9, True),  # the link is bent
+        ("binomial", 200, 0.0, True),  # the most that it can be
+    ],
+    ids=["known", "few points", "bent", "bound"],
+)
+def test_a_correction_by_more_than_half_is_sure_only_where_noise_is_known_well(
+    source: str, points: int, bend: float, unsure: bool
+) -> None:
+    left = np.ones((points, 2))
+    share = np.array([0.6, 0.4])  # of each residual that is noise
+    inside = Inside(
+        source=source, variance=1e-4, full=np.diag((1 - share) * points), left_out=None, bend=np.full(2, bend)
+    )
+    assert inside.unsure(left).tolist() == [unsure, False]
+
+
+def test_scores_that_are_no_shares_still_have_the_noise_of_n_where_they_differ_by_more() -> None:
+    """Rounded or averaged scores beside a plausible n; an n that allows no more than noise is not believed."""
+    series, _ = small_series(np.random.default_rng(1))  # scores that are no multiples of 1/500
+    assert inside_noise(estimate(series, Estimator()), None, "accuracy").source == "binomial"
+    small = replace(series, covariate_sizes=np.full_like(series.covariates, 5.0))
+    told = inside_noise(estimate(small, Estimator()), None, "accuracy")
+    assert told.source == "none"
+    assert told.why == "scores of mnli are no multiples of 1/n, and n would allow no more than noise"
+
+
+def test_examples_whose_luck_never_changes_are_no_noise_and_not_less_than_none() -> None:
+    """One stratum of a fixed pattern, others answered as one: what is measured is rounding, of either sign."""
+    for seed in range(10):
+        draw = np.random.default_rng(seed)
+        series, _ = small_series(draw)
+        points = len(series.runs)
+        fixed = np.tile(draw.integers(2, size=40), (points, 1))
+        moving = np.repeat(np.arange(20) < draw.integers(5, 20, (points, 1)), 10, axis=1)
+        told = Told(
+            Outcomes(
+                correct=np.hstack([fixed, moving]).astype(np.int8),
+                items=np.arange(240),
+                strata=np.repeat(np.arange(21), [40, *[10] * 20]),
+                shared=True,
+            )
+        )
+        scores = told.found.correct.mean(axis=1, keepdims=True)
+        series = replace(series, covariates=scores, covariate_sizes=np.full((points, 1), 240.0))
+        noise = inside_noise(estimate(series, Estimator()), told, "accuracy")
+        assert noise.source == "records"
+        assert 0 <= noise.variance < 1e-15 < noise.most
+
+
+@dataclass(frozen=True)
+class Told:
+    """Records of the in-domain set, as they were drawn."""
+
+    found: Outcomes
+
+    def outcomes(
+        self, _series: Series, _name: str, _values: np.ndarray, _metric: str = "accuracy", /
+    ) -> tuple[Outcomes | None, str]:
+        return self.found, ""

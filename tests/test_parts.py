@@ -16,6 +16,7 @@ from oodles.stats.correlate import partial_correlations
 from oodles.stats.doubts import ONE_PART
 from oodles.stats.estimates import Estimator, estimate
 from oodles.stats.parts import Parts, moments, without_parts
+from oodles.stats.series import Series
 from oodles.stats.verdict import verdicts
 
 START = "9 runs x 8, plateau, then a jump, a common start"
@@ -67,6 +68,47 @@ def test_of_three_steps_none_is_left_out() -> None:
     series = simulate(PARTS["9 runs x 8"], 0.6, np.random.default_rng(3)).series
     found = estimate(series.at(series.steps < 3), Estimator())
     assert without_parts(found, Estimator()).names == ()
+
+
+def test_of_four_steps_each_is_left_out() -> None:
+    series = simulate(PARTS["9 runs x 8"], 0.6, np.random.default_rng(3)).series
+    found = estimate(series.at(series.steps < 4), Estimator())
+    assert without_parts(found, Estimator()).names == ("step 0", "step 1", "step 2", "step 3")
+
+
+def test_a_part_is_compared_with_the_runs_that_go_on_without_it() -> None:
+    """Three of nine runs end after two steps: without one of these they are too short, and the other six are asked."""
+    series, recipe = ended_after_two_steps(3), Estimator(within="run")
+    found = estimate(series, recipe)
+    parts = without_parts(found, recipe)
+    assert parts.names[:3] == ("step 0", "step 1", "step 2")
+    others = estimate(series.at(series.runs >= 3), recipe)
+    assert np.abs(others.r - found.r).max() > 0.02
+    assert parts.whole[0] == pytest.approx(others.r)
+    assert parts.r[0] == pytest.approx(estimate(series.at((series.runs >= 3) & (series.steps > 0)), recipe).r)
+    assert parts.whole[2] == pytest.approx(found.r)  # all nine go on without the third
+
+
+def test_a_part_without_which_most_runs_are_too_short_is_not_asked() -> None:
+    recipe = Estimator(within="run")
+    names = without_parts(estimate(ended_after_two_steps(6), recipe), recipe).names
+    assert names[0] == "step 2"
+    assert not {"step 0", "step 1"} & {*names}
+
+
+def ended_after_two_steps(runs: int) -> Series:
+    """Nine runs of eight steps, of which the first few have only two."""
+    series = simulate(PARTS["9 runs x 8"], 0.6, np.random.default_rng(3)).series
+    return series.at((series.runs >= runs) | (series.steps < 2))
+
+
+@pytest.mark.parametrize("interval", ["naive", "t", "bootstrap"])
+def test_what_is_left_without_a_part_has_an_interval_over_runs_whatever_was_asked(interval: str) -> None:
+    series = simulate(PARTS["9 runs x 8"], 0.6, np.random.default_rng(3)).series
+    asked, jackknife = (Estimator(within="run", interval=name) for name in (interval, "jackknife"))
+    parts, expected = (without_parts(estimate(series, recipe), recipe) for recipe in (asked, jackknife))
+    assert parts.low == pytest.approx(expected.low, nan_ok=True)
+    assert parts.high == pytest.approx(expected.high, nan_ok=True)
 
 
 def test_less_than_two_thirds_is_too_little() -> None:
@@ -152,4 +194,5 @@ def test_the_pair_of_our_own_study_that_rests_on_two_early_steps_is_not_counted(
     assert pair["doubt"] == ONE_PART
     assert not pair["clear"]
     (answer,) = oo.analyse("smollm2-nli", skill=True).answers.values()
+    assert len(answer.tables["skill"])
     assert not (answer.tables["skill"]["told"] == "skill").any()

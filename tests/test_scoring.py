@@ -248,6 +248,7 @@ def test_the_same_winner_wherever_the_margin_is_clear(tokenizer: Any, prompts: P
         model = tiny(architecture)
         wanted, found = reference(model, tokenizer, prompts), scoring.score(model, tokenizer, prompts)
         clear = np.abs(wanted[:, 0] - wanted[:, 1]) > 2e-4
+        assert clear.any()
         assert (wanted.argmax(1) == found.argmax(1))[clear].all()
 
 

@@ -9,7 +9,7 @@ import pytest
 import oodles as oo
 from oodles.errors import ConfigError, DataError
 from oodles.stats.longtable import check_table
-from oodles.stats.series import group_series, settle_by, shared_points
+from oodles.stats.series import BY, group_series, natural_unit, scale_of, settle_by, shared_points, shared_runs
 
 
 def study(runs=4, steps=3, **changes):
@@ -234,3 +234,43 @@ def test_runs_that_differ_on_most_sets_at_step_0_share_no_start() -> None:
     apart = table["step"].eq(0) & table["test_set"].isin(["a", "b"])
     found = oo.analyse(table.assign(value=table["value"] + own.where(apart, 0.0)), in_domain="home").result.table
     assert (found["n_steps"] == 63).all()
+
+
+def test_the_model_is_the_unit_only_where_models_have_several_runs():
+    runs = [f"r{k}" for k in range(6)]
+    assert natural_unit(pd.DataFrame({"run": runs, "model": runs})) == ("run", ())  # a model each
+    assert natural_unit(pd.DataFrame({"run": runs, "model": "m"})) == ("run", ())
+    unit, (said,) = natural_unit(pd.DataFrame({"run": runs, "model": ["a", "a", "b", "b", "c", "c"]}))
+    assert unit == "model"
+    assert said.startswith("6 runs of 3 models: the model is the unit")
+
+
+@pytest.mark.parametrize(("runs", "grouped_by"), [(4, ("train_set",)), (5, ("model", "train_set"))])
+def test_models_of_one_checkpoint_each_are_groups_where_they_have_runs_enough_for_a_test(runs, grouped_by):
+    table = study(runs=runs, steps=1)
+    table = table[table["train_set"] == "mnli"]
+    both = pd.concat([table, table.assign(model="other", run=table["run"].str.replace("m_", "other_"))])
+    assert settle_by(both, BY)[0] == grouped_by
+
+
+def test_one_run_by_itself_is_not_told_that_all_could_be_taken_together():
+    table = study()
+    alone = table[table["run"] == "m_mnli_0"]
+    assert settle_by(alone, BY)[1] == ()
+    two = table[table["run"].isin(["m_mnli_0", "m_snli_0"])]
+    assert settle_by(two, BY)[1] == (
+        "every group has one run (by model, train_set): --by none takes all runs together",
+    )
+
+
+def test_a_few_scores_above_one_are_no_per_cent():
+    assert np.isnan(scale_of(np.array([5.0, 12.0, 20.0]), "accuracy"))
+    assert scale_of(np.array([5.0, 12.0, 20.1]), "accuracy") == 100.0
+
+
+def test_the_start_that_most_runs_share_is_counted_first():
+    small, large = (0.4, 0.5, 0.3), (0.6, 0.7, 0.5)
+    runs = {name: [small, (0.5 + k / 20, 0.5, 0.4)] for k, name in enumerate("ab")}
+    runs |= {name: [large, (0.7 + k / 20, 0.5, 0.4)] for k, name in enumerate("cde")}
+    series = paths(**runs)
+    assert shared_runs(series, shared_points(series)) == [3, 2]

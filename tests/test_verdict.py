@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from oodles.stats.correlate import partial_correlations
-from oodles.stats.verdict import NOTHING, verdicts
+from oodles.stats.verdict import NOTHING, _with_intervals, verdicts
 from test_correlate import simulated
 
 
@@ -155,7 +155,8 @@ def test_a_pair_that_is_perfect_without_noise_is_clear_and_not_open():
     assert np.isfinite(row["p_corrected"])
     (verdict,) = verdicts(result)
     assert "all 0 tests" not in verdict.sentence
-    assert bool(row["clear"]) == ("1 rises together" in verdict.sentence)
+    assert row["clear"]
+    assert "1 rises together" in verdict.sentence
 
 
 def test_names_may_hold_braces():
@@ -200,3 +201,15 @@ def test_untested_pairs_without_a_correlation_are_told(runs: int) -> None:
 def test_one_test_is_told_as_one() -> None:
     result = partial_correlations(simulated(runs=9, sets=("mnli", "hans", "paws")), within="pooled")
     assert "Holm's adjustment over the one test reported)" in verdicts(result)[0].sentence
+
+
+def test_points_name_the_strongest_pairs_first_and_never_leave_out_one_alone() -> None:
+    strength = {"a ~ b": -0.2, "a ~ c": 0.4, "a ~ d": -0.9, "b ~ c": 0.7, "b ~ d": 0.1}
+    rows = {name: {"r": r, "low": r - 0.05, "high": r + 0.05} for name, r in strength.items()}
+    names = tuple(strength)
+    told = _with_intervals(names, rows)
+    assert told == (
+        "a ~ d (-0.90, -0.95 to -0.85); b ~ c (+0.70, +0.65 to +0.75); a ~ c (+0.40, +0.35 to +0.45); 2 more"
+    )
+    assert _with_intervals(names[:4], rows).endswith("; a ~ b (-0.20, -0.25 to -0.15)")
+    assert "more" not in _with_intervals(names[:4], rows)
