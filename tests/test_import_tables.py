@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -828,3 +829,67 @@ def test_columns_taken_for_settings_are_told_where_too_few_test_sets_are_left(tm
         "a correlation needs two; columns that are no test sets: best, mean (named like a setting or a summary);"
         " choose test sets with --test-set"
     )
+
+
+CELLS = {
+    "object": lambda column: column.astype(object),
+    "text": lambda column: column.astype(str),
+    "string with NA": lambda column: column.astype("string"),
+    "category": lambda column: column.astype("category"),
+    "Decimal": lambda column: column.map(lambda value: Decimal(str(value))),
+    "per cent": lambda column: column.map(lambda value: f"{100 * value:.2f}%"),
+    "a gap": lambda column: pd.Series(["-", *column[1:]], dtype=object),
+    "pd.NA": lambda column: pd.Series([pd.NA, *column[1:]], dtype=object),
+}
+
+
+@pytest.mark.parametrize("cells", CELLS)
+@pytest.mark.parametrize("kind", ["frame", "parquet"])
+def test_numbers_in_a_column_of_another_kind_are_read_as_from_csv(tmp_path: Path, kind: str, cells: str) -> None:
+    frame = wide(study(digits=4))
+    frame["hans"] = CELLS[cells](frame["hans"])
+    if kind == "parquet" and cells == "a gap":
+        frame["hans"] = frame["hans"].astype(str)
+    expected = oo.import_scores(written(frame, tmp_path / "scores.csv")).table
+    source = frame if kind == "frame" else written(frame, tmp_path / "scores.parquet")
+    analysis = oo.analyse(source, in_domain="snli", by="none")
+    assert not any("hans" in note for note in analysis.notes if note.startswith("columns that are no test sets"))
+    wanted = expected[expected["test_set"] == "hans"].sort_values(["run", "step"])["value"].to_numpy()
+    found = analysis.long_table[analysis.long_table["test_set"] == "hans"].sort_values(["run", "step"])["value"]
+    np.testing.assert_allclose(found.to_numpy(), wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("x", "table row 2: hans is 'x', the other cells are numbers; correct the cell, or leave it empty"),
+        (True, "table row 2: hans is True, other cells are numbers"),
+        (10**400, "table row 2: hans is 1000000000"),
+    ],
+)
+def test_a_cell_that_spoils_a_column_of_a_frame_is_named(cell: object, said: str) -> None:
+    frame = wide(study())
+    frame["hans"] = pd.Series([frame["hans"][0], cell, *frame["hans"][2:]], dtype=object)
+    frame.index = pd.Index(range(5, 5 + len(frame)))
+    with pytest.raises(DataError) as caught:
+        oo.analyse(frame, in_domain="snli")
+    assert said in str(caught.value)
+
+
+def test_names_of_a_frame_stay_text(tmp_path: Path) -> None:
+    frame = wide(study()).rename(columns={"run": "experiment"})
+    codes = {name: f"00{place}" for place, name in enumerate(frame["experiment"].unique())}
+    frame["experiment"] = frame["experiment"].map(codes)
+    assert set(oo.analyse(frame, in_domain="snli").long_table["run"]) == set(codes.values())
+    other = frame.rename(columns={"experiment": "Job"})
+    assert set(oo.analyse(other, in_domain="snli", maps="run=Job").long_table["run"]) == set(codes.values())
+    stored = written(other, tmp_path / "scores.parquet")
+    assert set(oo.import_scores(stored, maps="run=Job").table["run"]) == set(codes.values())
+
+
+def test_levels_of_an_index_that_are_columns_too_are_left_out() -> None:
+    frame = wide(study())
+    expected = oo.analyse(frame, in_domain="snli").result.table
+    indexed = frame.set_index(["run", "step"], drop=False)
+    for source in (indexed, indexed.drop(columns="step"), indexed.drop(columns="run")):
+        pd.testing.assert_frame_equal(oo.analyse(source, in_domain="snli").result.table, expected)

@@ -10,6 +10,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +25,7 @@ from oodles.imports.found import files_below
 from oodles.imports.identity import FIELDS, RunMap, read_maps
 from oodles.imports.keys import METRICS, PREFIX, by_suffix, canonical, split_keys
 from oodles.imports.shares import long_shares, wide_shares
-from oodles.stats.longtable import KEY, OPTIONAL, REQUIRED, SOURCE, as_table, disarmed, is_missing
+from oodles.stats.longtable import KEY, NAMES, OPTIONAL, REQUIRED, SOURCE, as_table, disarmed, is_missing
 
 NAME = "table"
 IN_FOLDERS = (*TEXT, ".parquet", ".jsonl", ".xlsx")  # a folder's .json files are rarely tables
@@ -47,7 +49,8 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
     """All tables, under each other; a file without a column for its run is a run where there are several."""
     files = [file for path in paths for file in (_tables_in(path) if path.is_dir() else [path])]
     maps = read_maps(options)
-    parts = [_read_one(read_cells(file), file, maps, options, several=len(files) > 1) for file in files]
+    labels = _labels(maps)
+    parts = [_read_one(read_cells(file, labels=labels), file, maps, options, several=len(files) > 1) for file in files]
     tables = [part.table for part in parts]
     table = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
     table.attrs[SOURCE] = str(files[0]) if len(files) == 1 else f"{len(files)} tables"
@@ -91,6 +94,11 @@ def read_table(path: Path) -> pd.DataFrame:
     return read([Path(path)], Options()).table
 
 
+def _labels(maps: RunMap) -> list[str]:
+    """The columns that a user calls names."""
+    return [column for field, column in maps.columns.items() if field in NAMES]
+
+
 def _tables_in(folder: Path) -> list[Path]:
     kinds = sorted({f.suffix.lower() for f in files_below(folder)} & set(IN_FOLDERS))
     if not kinds:
@@ -104,7 +112,7 @@ def read_frame(frame: pd.DataFrame, options: Options) -> Imported:
     """The long table of a `DataFrame`, long or wide."""
     where = str(frame.attrs.get(SOURCE, "table"))
     maps = read_maps(options)
-    found = _read_one(cells_of(frame.copy(), where), Path(where), maps, options, several=False)
+    found = _read_one(cells_of(frame.copy(), where, _labels(maps)), Path(where), maps, options, several=False)
     found.table.attrs[SOURCE] = where
     return replace(found, table=_with_identity(found.table, maps))
 
@@ -380,7 +388,7 @@ def _odd_cells(table: pd.DataFrame) -> dict[str, str]:
     return found
 
 
-_CELLS = (str, int, float, type(None))
+_CELLS = (str, Real, Decimal, type(None), type(pd.NA))
 _KEPT = ("run", "step", *FIELDS, "n", "role", *OPTIONAL)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numbers
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import date
 from decimal import Decimal
@@ -264,12 +265,31 @@ def _refuse(table: pd.DataFrame, column: str, wrong: pd.Series, where: str, expe
 def _numbers(column: pd.Series, name: str, where: str) -> pd.Series:
     if pd.api.types.is_bool_dtype(column) or pd.api.types.is_complex_dtype(column):
         raise DataError(f"{where}: column '{name}' holds {column.dtype}; expected numbers")
-    found = pd.to_numeric(column, errors="coerce").astype(float)
+    found = to_numbers(column).astype(float)
     wrong = found.isna() & ~is_missing(column)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise DataError(f"{where} row {row + 1}: {name} is '{shown(column.iloc[row])}'; expected a number")
     return found
+
+
+def to_numbers(column: pd.Series) -> pd.Series:
+    """Cells as numbers; what is none, or too large for one, is missing.
+
+    >>> to_numbers(pd.Series([1, "0.5", 10**400, "x"], dtype=object)).tolist()
+    [1.0, 0.5, nan, nan]
+    """
+    if getattr(column.dtype, "na_value", None) is pd.NA and not pd.api.types.is_numeric_dtype(column):
+        column = column.astype(object)  # of such texts pandas makes columns with another kind of gaps
+    try:
+        return pd.to_numeric(column, errors="coerce")
+    except OverflowError:
+        return pd.to_numeric(column.mask(column.map(is_beyond)), errors="coerce")
+
+
+def is_beyond(cell: object) -> bool:
+    """Whether a whole number is larger than any float."""
+    return isinstance(cell, int) and abs(cell) > sys.float_info.max
 
 
 def is_missing(column: pd.Series) -> pd.Series:
