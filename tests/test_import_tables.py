@@ -7,6 +7,7 @@ import shlex
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -893,3 +894,56 @@ def test_levels_of_an_index_that_are_columns_too_are_left_out() -> None:
     indexed = frame.set_index(["run", "step"], drop=False)
     for source in (indexed, indexed.drop(columns="step"), indexed.drop(columns="run")):
         pd.testing.assert_frame_equal(oo.analyse(source, in_domain="snli").result.table, expected)
+
+
+def test_a_long_frame_is_read_as_a_file_is(tmp_path: Path) -> None:
+    table = study(digits=3)
+    plain = oo.analyse(table, in_domain="snli", by="none")
+    assert plain.notes == ()  # shares under the usual names are taken as they are
+    sized = table.assign(n=1000)
+    frames = {
+        "per cent": sized.assign(value=100 * sized["value"]),
+        "text": sized.assign(value=[f"{100 * value:.1f} %" for value in sized["value"]]),
+        "names": sized.rename(columns={"test_set": "task", "value": "score", "step": "steps"}),
+        "indexed": sized.rename(columns={"test_set": "task"}).set_index(["run", "step"]),
+        "no step": sized[sized["step"] == 8].drop(columns="step"),
+    }
+    for name, frame in frames.items():
+        before = frame.copy()
+        (tmp_path / f"{name}.csv").write_text(frame.to_csv(index=name == "indexed"))
+        from_file = oo.analyse(tmp_path / f"{name}.csv", in_domain="snli", by="none")
+        found = oo.analyse(frame, in_domain="snli", by="none")
+        pd.testing.assert_frame_equal(found.result.table, from_file.result.table)
+        assert found.notes == from_file.notes, name
+        assert found.long_table["value"].max() <= 1, name
+        pd.testing.assert_frame_equal(frame, before)
+    losses = table.assign(metric="loss", value=3 * table["value"])
+    assert oo.analyse(losses, in_domain="snli", by="none", metric="loss").notes == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda table: table.drop(columns="test_set"), "table: no column 'test_set'; required: run, step, test_set"),
+        (
+            lambda table: pd.concat([table, table["test_set"]], axis=1),
+            "table: column 'test_set' appears more than once; keep one",
+        ),
+        (lambda table: table.assign(value=table["value"] + 0j), "table: column 'value' holds complex128"),
+        (
+            lambda table: table.pivot(index=["run", "step"], columns="test_set", values=["value"]),
+            "table: columns have 2 levels, such as ('value', 'anli'); flatten them, one column per test set",
+        ),
+        (
+            lambda table: wide(table).groupby("run")[list(SETS)].agg(["mean", "std"]),
+            "table: columns have 2 levels, such as ('snli', 'mean'); flatten them, one column per test set",
+        ),
+    ],
+)
+def test_a_frame_that_is_no_table_of_scores_is_refused_in_one_line(change: Any, said: str) -> None:
+    frame = change(study())
+    for options in ({}, {"test_sets": ["hans", "anli"]}):
+        with pytest.raises(DataError) as caught:
+            oo.analyse(frame, in_domain="snli", **options)
+        assert str(caught.value).startswith(said)
+        assert "\n" not in str(caught.value)

@@ -20,9 +20,10 @@ from oodles.api.imports import gather, gather_frame, home_sets, options_of
 from oodles.api.records import StoredRecords
 from oodles.errors import ConfigError, DataError, nearest, shown
 from oodles.imports.contract import NO_TEST_SETS, Imported, Options
+from oodles.imports.tables import is_long
 from oodles.stats.analysis import SUMMARY, Analysis, analyse_table, read_results
 from oodles.stats.correlate import NEEDS_TWO
-from oodles.stats.longtable import REQUIRED, SOURCE, pick_sets
+from oodles.stats.longtable import SOURCE, pick_sets
 from oodles.stats.outcomes import Examples
 from oodles.store.archive import is_packed, opened
 from oodles.store.facts import describe_audit, describe_runs, tags_of, unmade_runs
@@ -79,9 +80,7 @@ def analyse(
     test_sets = [test_sets] if isinstance(test_sets, str) else test_sets
     about_files = {name: given.pop(name) for name in IMPORT if name in given}
     if isinstance(source, pd.DataFrame):
-        indexed = any(name is not None for name in source.index.names)
-        known = {*source.columns}
-        if not about_files and ({*REQUIRED} <= known or ({"test_set", "value"} & known and not indexed)):
+        if not about_files and is_long(source):
             return _of_table(source, records, test_sets, given)
         about = _import_options(given, test_sets, about_files)
         return _of_imported(gather_frame(source, about), about, records, given)

@@ -26,7 +26,7 @@ from oodles.files import ABSENT, read_frame, read_json_lines
 from oodles.imports.columns import SYNONYMS
 from oodles.imports.keys import flat
 from oodles.shapes import load_json
-from oodles.stats.longtable import ARMED, NAMES, OPTIONAL, is_beyond, is_missing, to_numbers
+from oodles.stats.longtable import ARMED, NAMES, OPTIONAL, is_beyond, is_missing, refuse_levels, to_numbers
 
 TEXT = (".csv", ".tsv", ".txt", ".tab")
 SUFFIXES = (*TEXT, ".parquet", ".jsonl", ".ndjson", ".json", ".xlsx")
@@ -72,6 +72,7 @@ def read_cells(path: Path, where: str | None = None, labels: Iterable[str] = ())
 
 def cells_of(frame: pd.DataFrame, where: str, labels: Iterable[str] = ()) -> pd.DataFrame:
     """The same of a table in memory, whose index may hold runs and steps."""
+    refuse_levels(frame, where)
     table = _named(_with_index(frame), where)
     for name in table.columns:
         if isinstance(table[name].dtype, pd.CategoricalDtype):

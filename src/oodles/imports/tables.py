@@ -24,7 +24,7 @@ from oodles.imports.contract import NO_TEST_SETS, Imported, Options
 from oodles.imports.found import files_below
 from oodles.imports.identity import FIELDS, RunMap, read_maps
 from oodles.imports.keys import METRICS, PREFIX, by_suffix, canonical, split_keys
-from oodles.imports.shares import long_shares, wide_shares
+from oodles.imports.shares import SHARES, long_shares, wide_shares
 from oodles.stats.longtable import KEY, NAMES, OPTIONAL, REQUIRED, SOURCE, as_table, disarmed, is_missing
 
 NAME = "table"
@@ -115,6 +115,15 @@ def read_frame(frame: pd.DataFrame, options: Options) -> Imported:
     found = _read_one(cells_of(frame.copy(), where, _labels(maps)), Path(where), maps, options, several=False)
     found.table.attrs[SOURCE] = where
     return replace(found, table=_with_identity(found.table, maps))
+
+
+def is_long(frame: pd.DataFrame) -> bool:
+    """Whether a frame is a long table as it stands: numbers, and none above 1 where they are shares."""
+    if not frame.columns.is_unique or not {*REQUIRED} <= {*frame.columns} or not _is_number(frame["value"]):
+        return False
+    metrics = frame["metric"] if "metric" in frame.columns else pd.Series("accuracy", frame.index)
+    shares = metrics.isna() | metrics.map(lambda name: canonical(str(name).lower())).isin(SHARES)
+    return not (shares.to_numpy(bool) & (frame["value"].to_numpy(float, na_value=np.nan) > 1)).any()
 
 
 def _read_one(cells: pd.DataFrame, file: Path, maps: RunMap, options: Options, *, several: bool) -> Imported:
@@ -230,7 +239,8 @@ def _from_columns(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
 
 
 def _is_number(column: pd.Series) -> bool:
-    return bool(pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column))
+    other = pd.api.types.is_bool_dtype(column) or pd.api.types.is_complex_dtype(column)
+    return bool(pd.api.types.is_numeric_dtype(column) and not other)
 
 
 # wide

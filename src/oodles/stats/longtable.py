@@ -190,7 +190,16 @@ def _is_formula(cell: str) -> bool:
         return True
 
 
+def refuse_levels(table: pd.DataFrame, where: str) -> None:
+    """Refuse columns with several names each, as pandas makes them of pivots and of summaries."""
+    levels = table.columns.nlevels
+    if levels > 1:
+        found = f"columns have {levels} levels, such as {shown(next(iter(table.columns), ()))}"
+        raise DataError(f"{where}: {found}; flatten them, one column per test set")
+
+
 def _with_columns(table: pd.DataFrame, where: str) -> pd.DataFrame:
+    refuse_levels(table, where)
     repeated = sorted({str(c) for c in table.columns[table.columns.duplicated()]})
     if repeated:
         raise DataError(f"{where}: column '{repeated[0]}' appears more than once; keep one")
