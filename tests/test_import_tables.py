@@ -251,7 +251,7 @@ ROWS = ", or, where every row is a run of its own: --map run=row"
         ({"step": [1, 1, 1, 1, 2], "seed": 1}, "keep one of them"),
         ({"note": list("vwxyz")}, f"--map run=note{ROWS}"),
         ({"note": list("vwxyz"), "run": ["i", "i", "j", "j", "j"]}, f"--map train_set=note{ROWS}"),
-        ({"fold": range(5), "seed": 1}, "--map run=fold"),
+        ({"trial": range(5), "seed": 1}, "--map run=trial"),
     ],
     ids=["models", "one step", "steps", "seeds", "all", "a text", "a text beside runs", "a number beside seeds"],
 )
@@ -947,3 +947,27 @@ def test_a_frame_that_is_no_table_of_scores_is_refused_in_one_line(change: Any, 
             oo.analyse(frame, in_domain="snli", **options)
         assert str(caught.value).startswith(said)
         assert "\n" not in str(caught.value)
+
+
+def test_columns_of_bookkeeping_are_no_test_sets(tmp_path: Path) -> None:
+    frame = wide(study())
+    kept = ["mem", "memory", "gpu_mem", "peak_memory_gb", "fold", "k", "shift", "index", "level_0", "level_1"]
+    busy = frame.assign(**{name: np.arange(len(frame)) / 100 for name in kept}, topk=frame["hans"])
+    imported = oo.import_scores(written(busy, tmp_path / "scores.csv"))
+    assert set(imported.table["test_set"]) == {*SETS, "topk"}
+    (note,) = (note for note in imported.notes if note.startswith("columns that are no test sets"))
+    assert "named like a setting" in note
+    asked = oo.import_scores(tmp_path / "scores.csv", test_sets=["shift", "level_1"])
+    assert set(asked.table["test_set"]) == {"shift", "level_1"}
+    levels = frame.rename(columns=dict(zip(SETS[1:], ("level_1", "level_2", "level_3"), strict=True)))
+    assert "level_1" in set(oo.import_scores(written(levels, tmp_path / "levels.csv")).table["test_set"])
+
+
+def test_levels_of_an_index_without_names_are_no_test_sets() -> None:
+    frame = wide(study())
+    both = frame.set_index([frame["run"], np.arange(len(frame)) / 100])
+    both.index.names = ["run", None]
+    numbers = frame.set_index([np.arange(len(frame)) % 2, np.arange(len(frame)) / 100])
+    for source in (both, numbers, frame.set_index(np.arange(len(frame)) / 100)):
+        found = oo.analyse(source, in_domain="snli")
+        assert set(found.long_table["test_set"]) == set(SETS)

@@ -19,7 +19,17 @@ import pandas as pd
 
 from oodles.errors import ConfigError, DataError, listed, nearest, shown, some
 from oodles.imports.cells import NUMBER, PICKLES, SUFFIXES, TEXT, cells_of, read_cells
-from oodles.imports.columns import SYNONYMS, are_steps, as_steps, chosen, is_score, is_summary, mapped
+from oodles.imports.columns import (
+    LEVEL,
+    SYNONYMS,
+    are_steps,
+    as_steps,
+    chosen,
+    index_levels,
+    is_score,
+    is_summary,
+    mapped,
+)
 from oodles.imports.contract import NO_TEST_SETS, Imported, Options
 from oodles.imports.found import files_below
 from oodles.imports.identity import FIELDS, RunMap, read_maps
@@ -377,7 +387,8 @@ def _reason(column: pd.Series, scores: _Scores, options: Options) -> str:
         if UNNAMED.fullmatch(str(column.name)):
             counts = column.dropna().diff().dropna().eq(1).all()
             return "unnamed, a row index" if counts else "unnamed"
-        return "not named like an evaluation" if is_score(str(column.name)) else "named like a setting or a summary"
+        other = is_score(str(column.name)) and not LEVEL.fullmatch(str(column.name))
+        return "not named like an evaluation" if other else "named like a setting or a summary"
     texts = column[~is_missing(column)].astype(str)
     if texts.str.lower().isin(["true", "false"]).all():
         return "true or false"
@@ -409,7 +420,9 @@ def _scores(table: pd.DataFrame, options: Options) -> _Scores:
     if options.keys is not None or tracked:
         splits = split_keys(numbers if options.keys is not None else tracked, options.keys)
     else:
-        splits = _unprefixed({c: by_suffix(c) or (c, "accuracy") for c in numbers if is_score(c)})
+        levels = index_levels(table.columns)
+        own = [c for c in numbers if is_score(c) and c not in levels]
+        splits = _unprefixed({c: by_suffix(c) or (c, "accuracy") for c in own})
     wanted = {*options.test_sets, *options.in_domain}
     for name in wanted & {*numbers} - {*splits}:
         splits[name] = by_suffix(name) or (name, "accuracy")
