@@ -971,3 +971,28 @@ def test_levels_of_an_index_without_names_are_no_test_sets() -> None:
     for source in (both, numbers, frame.set_index(np.arange(len(frame)) / 100)):
         found = oo.analyse(source, in_domain="snli")
         assert set(found.long_table["test_set"]) == set(SETS)
+
+
+def test_files_of_one_name_are_runs_that_are_called_as_their_folders(tmp_path: Path) -> None:
+    frame = wide(study())
+    files = []
+    for place, (_, own) in enumerate(frame.groupby("run")):
+        folder = tmp_path / "sub" / f"seed_{place}"
+        folder.mkdir(parents=True)
+        files.append(written(own.drop(columns="run"), folder / "results.csv"))
+    found = oo.import_scores(files).table
+    assert set(found["run"]) == {f"seed_{place}" for place in range(6)}
+    assert set(oo.import_scores(tmp_path / "sub").table["run"]) == set(found["run"])
+    same_correlations(files, study())
+    rows = [written(pd.read_csv(file).tail(1).drop(columns="step"), file) for file in files]
+    assert set(oo.import_scores(rows, maps="run=row").table["run"]) == {f"seed_{place} row 1" for place in range(6)}
+
+
+def test_a_run_in_several_files_of_one_name_is_told(tmp_path: Path) -> None:
+    frame = wide(study())
+    files = []
+    for folder, own in (("first", frame[frame["step"] < 5]), ("second", frame[frame["step"] > 5])):
+        (tmp_path / folder).mkdir()
+        files.append(written(own, tmp_path / folder / "results.csv"))
+    notes = oo.import_scores(files).notes
+    assert any(f"is in {files[0]}, {files[1]}: taken as one run" in note for note in notes)

@@ -60,7 +60,10 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
     files = [file for path in paths for file in (_tables_in(path) if path.is_dir() else [path])]
     maps = read_maps(options)
     labels = _labels(maps)
-    parts = [_read_one(read_cells(file, labels=labels), file, maps, options, several=len(files) > 1) for file in files]
+    parts = [
+        _read_one(read_cells(file, labels=labels), file, maps, options, called)
+        for file, called in zip(files, _names_of(files), strict=True)
+    ]
     tables = [part.table for part in parts]
     table = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
     table.attrs[SOURCE] = str(files[0]) if len(files) == 1 else f"{len(files)} tables"
@@ -72,10 +75,11 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
 def _in_several(files: Sequence[Path], tables: Sequence[pd.DataFrame]) -> list[str]:
     """A note on runs of one name in several files, which are taken as one run unless something tells them apart."""
     owners: dict[str, list[tuple[str, dict[str, str]]]] = {}
-    for file, table in zip(files, tables, strict=True):
+    labels = [file.name for file in files] if len({file.name for file in files}) == len(files) else map(str, files)
+    for label, table in zip(labels, tables, strict=True):
         known = [name for name in FIELDS if name in table.columns]
         for run, *cells in table[["run", *known]].drop_duplicates().astype(str).itertuples(index=False):
-            owners.setdefault(run, []).append((file.name, dict(zip(known, cells, strict=True))))
+            owners.setdefault(run, []).append((label, dict(zip(known, cells, strict=True))))
     twins: dict[str, list[str]] = {}
     for run, places in owners.items():
         (first, about), *others = places
@@ -122,7 +126,7 @@ def read_frame(frame: pd.DataFrame, options: Options) -> Imported:
     """The long table of a `DataFrame`, long or wide."""
     where = str(frame.attrs.get(SOURCE, "table"))
     maps = read_maps(options)
-    found = _read_one(cells_of(frame.copy(), where, _labels(maps)), Path(where), maps, options, several=False)
+    found = _read_one(cells_of(frame.copy(), where, _labels(maps)), Path(where), maps, options)
     found.table.attrs[SOURCE] = where
     return replace(found, table=_with_identity(found.table, maps))
 
@@ -136,15 +140,34 @@ def is_long(frame: pd.DataFrame) -> bool:
     return not (shares.to_numpy(bool) & (frame["value"].to_numpy(float, na_value=np.nan) > 1)).any()
 
 
-def _read_one(cells: pd.DataFrame, file: Path, maps: RunMap, options: Options, *, several: bool) -> Imported:
+def _names_of(files: Sequence[Path]) -> list[str]:
+    """What tells several files apart: the shortest end of their paths, without what all of them end in.
+
+    >>> _names_of([Path("a/seed_0/scores.csv"), Path("a/seed_1/scores.csv")]), _names_of([Path("a.csv"), Path("b.csv")])
+    (['seed_0', 'seed_1'], ['a', 'b'])
+    """
+    if len(files) == 1:
+        return [""]
+    parts = [(*file.parent.parts, file.stem) for file in files]
+    while min(map(len, parts)) > 1 and len({own[-1] for own in parts}) == 1:
+        parts = [own[:-1] for own in parts]
+    for end in range(1, max(map(len, parts)) + 1):
+        ends = ["/".join(own[-end:]) for own in parts]
+        if len({*ends}) == len(ends):
+            return ends
+    return [file.stem for file in files]  # some are one file
+
+
+def _read_one(cells: pd.DataFrame, file: Path, maps: RunMap, options: Options, called: str = "") -> Imported:
+    """The long table in a file; of several each is `called` something, which is its run where no column says it."""
     where, notes = str(file), list[str]()
     table = _renamed(_with_rows(cells, where), maps, where, notes)
     if _is_export(table):
         table = as_table(_from_export(table, notes), where)
         return Imported(format=NAME, table=long_shares(table, where, notes, by_hand=False), notes=tuple(notes))
     _refuse_timed_chart(table, where)
-    if several and "run" not in table.columns and not any(name in table.columns for name in FIELDS):
-        table["run"] = file.stem
+    if called and "run" not in table.columns and not any(name in table.columns for name in FIELDS):
+        table["run"] = called
     if "step" in table.columns:
         table["step"] = as_steps(table["step"])
     if "test_set" in table.columns and "value" not in table.columns:
@@ -152,8 +175,8 @@ def _read_one(cells: pd.DataFrame, file: Path, maps: RunMap, options: Options, *
     if "test_set" in table.columns or "value" in table.columns:
         return _from_long(table, where, maps, notes)
     wide = _from_wide(table, where, maps, options, notes)
-    if several and maps.columns.get("run") == ROW:  # every file has a row 1
-        return replace(wide, table=wide.table.assign(run=f"{file.stem} " + wide.table["run"]))
+    if called and maps.columns.get("run") == ROW:  # every file has a row 1
+        return replace(wide, table=wide.table.assign(run=f"{called} " + wide.table["run"]))
     return wide
 
 
