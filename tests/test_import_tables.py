@@ -996,3 +996,29 @@ def test_a_run_in_several_files_of_one_name_is_told(tmp_path: Path) -> None:
         files.append(written(own, tmp_path / folder / "results.csv"))
     notes = oo.import_scores(files).notes
     assert any(f"is in {files[0]}, {files[1]}: taken as one run" in note for note in notes)
+
+
+def test_examples_may_be_told_by_the_name_of_the_column(tmp_path: Path) -> None:
+    frame = wide(study()).rename(columns={"snli": "snli_acc"})
+    path = written(frame, tmp_path / "scores.csv")
+    for called in ("snli", "snli_acc"):
+        table = oo.analyse(path, in_domain="snli_acc", n={called: 9842}).long_table
+        assert set(table.loc[table["test_set"] == "snli", "n"]) == {9842}
+    assert oodles("analyse", path, "--in-domain", "snli_acc", "--n", "snli_acc=9842").returncode == 0
+    with pytest.raises(ConfigError, match="n of snli is 9842 and, called snli, 9000; leave one out"):
+        oo.analyse(path, in_domain="snli", n={"snli_acc": 9842, "snli": 9000})
+    done = oodles("analyse", written(wide(study()), tmp_path / "t.csv"), "--in-domain", "SNLI", "--n", "SNLI=9842")
+    assert done.returncode == 2
+    assert "in-domain set 'SNLI' is not in the table; did you mean 'snli'?" in done.stderr
+
+
+def test_epochs_in_place_of_steps_are_told_what_to_write(tmp_path: Path) -> None:
+    frame = wide(study()).assign(epoch=lambda table: table.pop("step") / 8)
+    path = written(frame, tmp_path / "scores.csv")
+    with pytest.raises(DataError, match="add a column step of whole numbers, such as epoch times the steps per epoch"):
+        oo.import_scores(path)
+    with pytest.raises(DataError, match=r"row.* step is 0.25; expected .*; of epochs write epoch times the steps per"):
+        oo.import_scores(path, maps="step=epoch")
+    whole = written(frame.assign(epoch=frame["epoch"] * 8), tmp_path / "whole.csv")
+    with pytest.raises(DataError, match="name what tells them apart: --map step=epoch"):
+        oo.import_scores(whole)

@@ -599,6 +599,9 @@ def _apart(
         return [*([f"name what tells them apart: a column {listed(absent, 'or')}"] if absent else []), *further]
     column = others[0]
     steps = _is_number(table[column]) and re.search("epoch|step|iter|tokens|checkpoint", column, re.IGNORECASE)
+    if steps and (table[column].dropna() % 1 != 0).any():
+        factor = "the steps per epoch" if "epoch" in column.lower() else "1000"
+        return [f"add a column step of whole numbers, such as {shown(column)} times {factor}"]
     fields = [*(["seed"] if column in whole else []), "model", "run", "train_set"]
     field = "step" if steps else next((name for name in fields if name not in own), "run")
     return [f"name what tells them apart: {mapped(field, column)}", *(() if column in whole else further)]
