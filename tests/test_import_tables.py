@@ -1022,3 +1022,33 @@ def test_epochs_in_place_of_steps_are_told_what_to_write(tmp_path: Path) -> None
     whole = written(frame.assign(epoch=frame["epoch"] * 8), tmp_path / "whole.csv")
     with pytest.raises(DataError, match="name what tells them apart: --map step=epoch"):
         oo.import_scores(whole)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "|"])
+def test_a_tsv_file_without_tabs_is_read_by_what_separates_it(tmp_path: Path, separator: str) -> None:
+    wide(study()).to_csv(tmp_path / "g.tsv", index=False, sep=separator)
+    same(oo.import_scores(tmp_path / "g.tsv").table, study())
+
+
+def test_names_that_differ_in_blanks_are_told() -> None:
+    table = study()
+    table["test_set"] = table["test_set"].replace("rte_x", "hans ")
+    with pytest.raises(
+        DataError, match="has different values; keep one of them, or rename 'hans ', which is 'hans' but"
+    ):
+        oo.analyse(table, in_domain="snli")
+    with pytest.raises(DataError, match="table: columns 'hans' and 'hans ' differ in blanks only; rename one"):
+        oo.analyse(wide(study()).rename(columns={"rte_x": "hans "}), in_domain="snli")
+
+
+def test_a_column_in_per_cent_with_low_scores_may_be_left_out(tmp_path: Path) -> None:
+    frame = wide(study())
+    frame[[*SETS]] *= 100
+    frame["exactmatch"] = np.linspace(0.2, 1.4, len(frame))
+    path = written(frame, tmp_path / "scores.csv")
+    with pytest.raises(DataError) as caught:
+        oo.import_scores(path)
+    said, _, cure = str(caught.value).partition(", or leave the column out, e.g. ")
+    assert said.endswith("exactmatch is 0.2, other rows go up to 1.4; write all as shares or all as per cent")
+    assert cure == "--test-set snli --test-set hans --test-set rte_x --test-set anli"
+    same(oo.import_scores(path, test_sets=shlex.split(cure)[1::2]).table, study(), 1e-12)

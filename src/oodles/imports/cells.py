@@ -122,7 +122,8 @@ def _read_text(path: Path, kind: str, where: str) -> pd.DataFrame:
         text = text.replace("\r", "\n")  # lines as old Macs ended them
     told = SEPARATOR.match(text)
     text = text[told.end() :] if told else text
-    delimiter = told[1] if told else "\t" if kind in (".tsv", ".tab") else _delimiter(text)
+    tabs = kind in (".tsv", ".tab") and "\t" in text  # some only say that they have them
+    delimiter = told[1] if told else "\t" if tabs else _delimiter(text)
     header = _check_shape(text, delimiter, where)
     raw = pd.read_csv(
         io.StringIO(text), sep=delimiter, dtype=str, keep_default_na=False, na_filter=False, skipinitialspace=True
@@ -160,10 +161,11 @@ def _check_shape(text: str, delimiter: str, where: str) -> list[str]:
     csv.field_size_limit(sys.maxsize)
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
     rows = (row for row in lines if row)
-    header = [name.strip() for name in next(rows, [])]
+    names = next(rows, [])
+    header = [name.strip() for name in names]
     if not header:
         raise ValueError("the file is empty; expected a header and at least one row")
-    _refuse_twins(header, where)
+    _refuse_twins(names, where)
     first: set[bool] = set()  # whether rows begin with a `#`
     for number, row in enumerate(rows, start=1):
         hashed = _begins_with_hash(row)
@@ -202,15 +204,20 @@ def _refuse_title(header: Sequence[str], where: str) -> None:
         raise DataError(f"{where}: only the first column has a name; is '{shown(header[0])}' a title? remove the line")
 
 
-def _refuse_twins(names: Iterable[str], where: str) -> None:
-    repeated = [name for name, count in Counter(names).items() if name and count > 1]
+def _refuse_twins(names: Sequence[object], where: str) -> None:
+    owners: dict[str, str] = {}
+    for name in map(str, names):
+        other = owners.setdefault(name.strip(), name) if name.strip() else None
+        if other not in (None, name):
+            raise DataError(f"{where}: columns '{shown(other)}' and '{shown(name)}' differ in blanks only; rename one")
+    repeated = [name for name, count in Counter(map(str, names)).items() if name.strip() and count > 1]
     if repeated:
         raise DataError(f"{where}: column '{shown(repeated[0])}' appears more than once; keep one")
 
 
 def _named(table: pd.DataFrame, where: str) -> pd.DataFrame:
+    _refuse_twins(list(table.columns), where)
     names = [str(name).strip() or f"column {place}" for place, name in enumerate(table.columns, start=1)]
-    _refuse_twins(names, where)
     table.columns = pd.Index(names)
     return table
 

@@ -164,9 +164,10 @@ def check_table(
     where = name_of(table)
     table = _with_numbers(_with_columns(table, where), where)
     caveats: list[str] = []
+    padded = _padded(table["test_set"])
     table = _with_names(_with_defaults(table), where)
     table = _without_gaps(table, caveats, where)
-    table = _without_duplicates(table, caveats, where)
+    table = _without_duplicates(table, caveats, where, padded)
     table = _with_roles(table, in_domain, caveats, where)
     _refuse_chance(table, where)
     table = table.sort_values(KEY, kind="stable").reset_index(drop=True)
@@ -363,7 +364,13 @@ def _without_gaps(table: pd.DataFrame, caveats: list[str], where: str) -> pd.Dat
     return table[pd.Series(usable, index=table.index)]
 
 
-def _without_duplicates(table: pd.DataFrame, caveats: list[str], where: str) -> pd.DataFrame:
+def _padded(names: pd.Series) -> dict[str, str]:
+    """Names with blanks around them, by those without, where both are there."""
+    known = {name for name in names.unique() if isinstance(name, str)}
+    return {name.strip(): name for name in known if name != name.strip() and name.strip() in known}
+
+
+def _without_duplicates(table: pd.DataFrame, caveats: list[str], where: str, padded: Mapping[str, str]) -> pd.DataFrame:
     repeated = table.duplicated(KEY, keep=False)
     if not repeated.any():
         return table
@@ -373,9 +380,12 @@ def _without_duplicates(table: pd.DataFrame, caveats: list[str], where: str) -> 
         first = twins[distinct > 1].iloc[0]
         same = (twins[KEY] == first[KEY]).all(axis=1)
         rows = ", ".join(str(i + 1) for i in twins.index[same])
+        name = first["test_set"]
+        other = padded.get(name)
+        blanks = f", or rename '{shown(other)}', which is '{shown(name)}' but for blanks" if other else ""
         raise DataError(
-            f"{where} rows {rows}: run '{first['run']}', step {first['step']}, test set '{first['test_set']}', "
-            f"metric '{first['metric']}' has different values; keep one of them"
+            f"{where} rows {rows}: run '{first['run']}', step {first['step']}, test set '{name}', "
+            f"metric '{first['metric']}' has different values; keep one of them{blanks}"
         )
     kept: pd.DataFrame = table[~table.duplicated(KEY, keep="first")]
     caveats.append(f"{_count(len(table) - len(kept), 'repeated score')} dropped")
