@@ -101,8 +101,9 @@ def _check_names(options: Mapping[str, Any]) -> None:
 
 def _paths(source: object) -> list[Path]:
     """What was given, as paths; a finding's name is one, too."""
-    several = isinstance(source, Iterable) and not isinstance(source, Mapping)
-    given = [source] if isinstance(source, (str, Path)) else list(source) if several else []
+    if isinstance(source, (str, Path)):
+        return [Path(source)]
+    given = list(source) if isinstance(source, Iterable) and not isinstance(source, Mapping) else []
     if not given or not all(isinstance(one, (str, Path)) for one in given):
         raise ConfigError(f"analyse: got {type(source).__name__}, expected a path, a finding's name or a DataFrame")
     return [Path(one) for one in given]
