@@ -120,6 +120,7 @@ def test_what_is_no_source_is_refused_in_one_line(tmp_path: Path) -> None:
         ({"n": 200}, r"n is 200, expected examples by test set: \{'mnli': 9815\}"),
         ({"n": {5: 200}}, "n names test set 5; expected its name as text"),
         ({"n": {"a": 10**400}}, "n of a is 1000"),
+        ({"n": {"a": float("nan")}}, "n of a is nan; expected its number of examples"),
         ({"foo": 1}, "analyse: no option 'foo'; known: across, averages"),
         ({"sensitivty": True}, "analyse: no option 'sensitivty'; did you mean 'sensitivity'"),
         ({"in_domain": "hom", "n": {"hom": 200}}, r"in-domain set 'hom' is not in the table; did you mean 'home'\?"),

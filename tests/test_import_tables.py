@@ -1052,3 +1052,13 @@ def test_a_column_in_per_cent_with_low_scores_may_be_left_out(tmp_path: Path) ->
     assert said.endswith("exactmatch is 0.2, other rows go up to 1.4; write all as shares or all as per cent")
     assert cure == "--test-set snli --test-set hans --test-set rte_x --test-set anli"
     same(oo.import_scores(path, test_sets=shlex.split(cure)[1::2]).table, study(), 1e-12)
+
+
+def test_truths_and_dates_with_gaps_in_a_frame_are_left_out() -> None:
+    frame = wide(study())
+    gaps = [np.nan] * (len(frame) - 2)
+    busy = frame.assign(
+        passed=pd.Series([True, False, *gaps], dtype=object),
+        when=pd.Series([datetime(2025, 1, 2), datetime(2025, 1, 3), *gaps], dtype=object),
+    )
+    assert set(oo.analyse(busy, in_domain="snli").long_table["test_set"]) == set(SETS)

@@ -347,6 +347,13 @@ def test_a_whole_number_beyond_any_float_is_named(column: str) -> None:
         check_table(given)
 
 
+def test_sizes_of_sets_that_are_no_names_are_refused() -> None:
+    given = small().astype({"test_set": object})
+    given.at[1, "test_set"] = ["mnli"]
+    with pytest.raises(DataError, match="row 2: column 'test_set' holds a list; expected text or numbers"):
+        with_sizes(given, {"mnli": 9})
+
+
 def test_columns_of_two_levels_are_refused() -> None:
     pivoted = small().pivot(index=["run", "step"], columns="test_set", values=["value"]).reset_index()
     with pytest.raises(DataError, match=r"columns have 2 levels, such as .*; flatten them, one column per test set"):

@@ -174,8 +174,9 @@ def _sizes(given: Mapping[str, int], aliases: Mapping[str, str]) -> dict[str, in
     found: dict[str, int] = {}
     for called, size in given.items():
         name = aliases.get(called, called)
-        if found.setdefault(name, size) != size:
+        if name in found and found[name] != size:
             raise ConfigError(f"n of {name} is {found[name]} and, called {called}, {size}; leave one out")
+        found[name] = size
     return found
 
 

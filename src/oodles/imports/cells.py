@@ -317,7 +317,7 @@ def _is_plain(cell: object) -> bool:
 
 def _refuse_others(column: pd.Series, name: str, where: str) -> None:
     """Truths, dates and huge ones among numbers: `true` would be 1, and a column with a date in it no test set."""
-    if not column.map(_is_plain).any():
+    if not column.dropna().map(_is_plain).any():  # a gap may be a float
         return
     for place, cell in enumerate(column):
         if (isinstance(cell, (bool, date)) and not pd.isna(cell)) or is_beyond(cell):

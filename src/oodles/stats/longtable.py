@@ -89,7 +89,7 @@ def with_sizes(
     """
     if not sizes or "test_set" not in table.columns or not table.columns.is_unique:
         return table
-    known = as_names(table["test_set"])
+    known = as_names(_plain_cells(table["test_set"], "test_set", name_of(table)))
     refuse_unknown_home(in_domain, known)  # whose name is then the wrong one in both
     asked = table["metric"].fillna("accuracy").astype(str) == metric if "metric" in table.columns else known.notna()
     told = _numbers(table["n"], "n", name_of(table)) if "n" in table.columns else pd.Series(np.nan, index=table.index)
