@@ -867,6 +867,7 @@ def test_numbers_in_a_column_of_another_kind_are_read_as_from_csv(tmp_path: Path
         (True, "table row 2: hans is True, other cells are numbers"),
         (10**400, "table row 2: hans is 1000000000"),
     ],
+    ids=["text", "true", "beyond any float"],
 )
 def test_a_cell_that_spoils_a_column_of_a_frame_is_named(cell: object, said: str) -> None:
     frame = wide(study())
