@@ -96,6 +96,7 @@ def test_what_is_no_source_is_refused_in_one_line(tmp_path: Path) -> None:
     table = long_table()
     for source, message in (
         (3, "expected a path, a finding's name or a DataFrame"),
+        ({"run": ["a"]}, "got dict, expected a path, a finding's name or a DataFrame"),
         ("bert-han", "did you mean 'bert-hans'"),
         (tmp_path, "cannot read this folder; expected a study"),
     ):
@@ -119,6 +120,10 @@ def test_what_is_no_source_is_refused_in_one_line(tmp_path: Path) -> None:
         ({"n": 200}, r"n is 200, expected examples by test set: \{'mnli': 9815\}"),
         ({"n": {5: 200}}, "n names test set 5; expected its name as text"),
         ({"n": {"a": 10**400}}, "n of a is 1000"),
+        ({"n": {"a": float("nan")}}, "n of a is nan; expected its number of examples"),
+        ({"foo": 1}, "analyse: no option 'foo'; known: across, averages"),
+        ({"sensitivty": True}, "analyse: no option 'sensitivty'; did you mean 'sensitivity'"),
+        ({"in_domain": "hom", "n": {"hom": 200}}, r"in-domain set 'hom' is not in the table; did you mean 'home'\?"),
     ],
 )
 def test_an_option_of_a_wrong_type_is_refused_by_its_name(options: dict[str, object], told: str) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -251,7 +253,7 @@ ROWS = ", or, where every row is a run of its own: --map run=row"
         ({"step": [1, 1, 1, 1, 2], "seed": 1}, "keep one of them"),
         ({"note": list("vwxyz")}, f"--map run=note{ROWS}"),
         ({"note": list("vwxyz"), "run": ["i", "i", "j", "j", "j"]}, f"--map train_set=note{ROWS}"),
-        ({"fold": range(5), "seed": 1}, "--map run=fold"),
+        ({"trial": range(5), "seed": 1}, "--map run=trial"),
     ],
     ids=["models", "one step", "steps", "seeds", "all", "a text", "a text beside runs", "a number beside seeds"],
 )
@@ -868,3 +870,236 @@ def test_one_row_without_a_name_is_asked_whose_it_is(tmp_path: Path) -> None:
     path = written(wide(study()).drop(columns="run").head(1), tmp_path / "t.csv")
     with pytest.raises(DataError, match="no column names the run"):
         oo.import_scores(path)
+
+
+CELLS = {
+    "object": lambda column: column.astype(object),
+    "text": lambda column: column.astype(str),
+    "string with NA": lambda column: column.astype("string"),
+    "category": lambda column: column.astype("category"),
+    "Decimal": lambda column: column.map(lambda value: Decimal(str(value))),
+    "per cent": lambda column: column.map(lambda value: f"{100 * value:.2f}%"),
+    "a gap": lambda column: pd.Series(["-", *column[1:]], dtype=object),
+    "pd.NA": lambda column: pd.Series([pd.NA, *column[1:]], dtype=object),
+}
+
+
+@pytest.mark.parametrize("cells", CELLS)
+@pytest.mark.parametrize("kind", ["frame", "parquet"])
+def test_numbers_in_a_column_of_another_kind_are_read_as_from_csv(tmp_path: Path, kind: str, cells: str) -> None:
+    frame = wide(study(digits=4))
+    frame["hans"] = CELLS[cells](frame["hans"])
+    if kind == "parquet" and cells == "a gap":
+        frame["hans"] = frame["hans"].astype(str)
+    expected = oo.import_scores(written(frame, tmp_path / "scores.csv")).table
+    source = frame if kind == "frame" else written(frame, tmp_path / "scores.parquet")
+    analysis = oo.analyse(source, in_domain="snli", by="none")
+    assert not any("hans" in note for note in analysis.notes if note.startswith("columns that are no test sets"))
+    wanted = expected[expected["test_set"] == "hans"].sort_values(["run", "step"])["value"].to_numpy()
+    found = analysis.long_table[analysis.long_table["test_set"] == "hans"].sort_values(["run", "step"])["value"]
+    np.testing.assert_allclose(found.to_numpy(), wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("x", "table row 2: hans is 'x', the other cells are numbers; correct the cell, or leave it empty"),
+        (True, "table row 2: hans is True, other cells are numbers"),
+        (10**400, "table row 2: hans is 1000000000"),
+    ],
+    ids=["text", "true", "beyond any float"],
+)
+def test_a_cell_that_spoils_a_column_of_a_frame_is_named(cell: object, said: str) -> None:
+    frame = wide(study())
+    frame["hans"] = pd.Series([frame["hans"][0], cell, *frame["hans"][2:]], dtype=object)
+    frame.index = pd.Index(range(5, 5 + len(frame)))
+    with pytest.raises(DataError) as caught:
+        oo.analyse(frame, in_domain="snli")
+    assert said in str(caught.value)
+
+
+def test_names_of_a_frame_stay_text(tmp_path: Path) -> None:
+    frame = wide(study()).rename(columns={"run": "experiment"})
+    codes = {name: f"00{place}" for place, name in enumerate(frame["experiment"].unique())}
+    frame["experiment"] = frame["experiment"].map(codes)
+    assert set(oo.analyse(frame, in_domain="snli").long_table["run"]) == set(codes.values())
+    other = frame.rename(columns={"experiment": "Job"})
+    assert set(oo.analyse(other, in_domain="snli", maps="run=Job").long_table["run"]) == set(codes.values())
+    stored = written(other, tmp_path / "scores.parquet")
+    assert set(oo.import_scores(stored, maps="run=Job").table["run"]) == set(codes.values())
+
+
+def test_levels_of_an_index_that_are_columns_too_are_left_out() -> None:
+    frame = wide(study())
+    expected = oo.analyse(frame, in_domain="snli").result.table
+    indexed = frame.set_index(["run", "step"], drop=False)
+    for source in (indexed, indexed.drop(columns="step"), indexed.drop(columns="run")):
+        pd.testing.assert_frame_equal(oo.analyse(source, in_domain="snli").result.table, expected)
+
+
+def test_a_long_frame_is_read_as_a_file_is(tmp_path: Path) -> None:
+    table = study(digits=3)
+    plain = oo.analyse(table, in_domain="snli", by="none")
+    assert plain.notes == ()  # shares under the usual names are taken as they are
+    sized = table.assign(n=1000)
+    frames = {
+        "per cent": sized.assign(value=100 * sized["value"]),
+        "text": sized.assign(value=[f"{100 * value:.1f} %" for value in sized["value"]]),
+        "names": sized.rename(columns={"test_set": "task", "value": "score", "step": "steps"}),
+        "indexed": sized.rename(columns={"test_set": "task"}).set_index(["run", "step"]),
+        "no step": sized[sized["step"] == 8].drop(columns="step"),
+    }
+    for name, frame in frames.items():
+        before = frame.copy()
+        (tmp_path / f"{name}.csv").write_text(frame.to_csv(index=name == "indexed"))
+        from_file = oo.analyse(tmp_path / f"{name}.csv", in_domain="snli", by="none")
+        found = oo.analyse(frame, in_domain="snli", by="none")
+        pd.testing.assert_frame_equal(found.result.table, from_file.result.table)
+        assert found.notes == from_file.notes, name
+        assert found.long_table["value"].max() <= 1, name
+        pd.testing.assert_frame_equal(frame, before)
+    losses = table.assign(metric="loss", value=3 * table["value"])
+    assert oo.analyse(losses, in_domain="snli", by="none", metric="loss").notes == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda table: table.drop(columns="test_set"), "table: no column 'test_set'; required: run, step, test_set"),
+        (
+            lambda table: pd.concat([table, table["test_set"]], axis=1),
+            "table: column 'test_set' appears more than once; keep one",
+        ),
+        (lambda table: table.assign(value=table["value"] + 0j), "table: column 'value' holds complex128"),
+        (
+            lambda table: table.pivot(index=["run", "step"], columns="test_set", values=["value"]),
+            "table: columns have 2 levels, such as ('value', 'anli'); flatten them, one column per test set",
+        ),
+        (
+            lambda table: wide(table).groupby("run")[list(SETS)].agg(["mean", "std"]),
+            "table: columns have 2 levels, such as ('snli', 'mean'); flatten them, one column per test set",
+        ),
+    ],
+)
+def test_a_frame_that_is_no_table_of_scores_is_refused_in_one_line(change: Any, said: str) -> None:
+    frame = change(study())
+    for options in ({}, {"test_sets": ["hans", "anli"]}):
+        with pytest.raises(DataError) as caught:
+            oo.analyse(frame, in_domain="snli", **options)
+        assert str(caught.value).startswith(said)
+        assert "\n" not in str(caught.value)
+
+
+def test_columns_of_bookkeeping_are_no_test_sets(tmp_path: Path) -> None:
+    frame = wide(study())
+    kept = ["mem", "memory", "gpu_mem", "peak_memory_gb", "fold", "k", "shift", "index", "level_0", "level_1"]
+    busy = frame.assign(**{name: np.arange(len(frame)) / 100 for name in kept}, topk=frame["hans"])
+    imported = oo.import_scores(written(busy, tmp_path / "scores.csv"))
+    assert set(imported.table["test_set"]) == {*SETS, "topk"}
+    (note,) = (note for note in imported.notes if note.startswith("columns that are no test sets"))
+    assert "named like a setting" in note
+    asked = oo.import_scores(tmp_path / "scores.csv", test_sets=["shift", "level_1"])
+    assert set(asked.table["test_set"]) == {"shift", "level_1"}
+    levels = frame.rename(columns=dict(zip(SETS[1:], ("level_1", "level_2", "level_3"), strict=True)))
+    assert "level_1" in set(oo.import_scores(written(levels, tmp_path / "levels.csv")).table["test_set"])
+
+
+def test_levels_of_an_index_without_names_are_no_test_sets() -> None:
+    frame = wide(study())
+    both = frame.set_index([frame["run"], np.arange(len(frame)) / 100])
+    both.index.names = ["run", None]
+    numbers = frame.set_index([np.arange(len(frame)) % 2, np.arange(len(frame)) / 100])
+    for source in (both, numbers, frame.set_index(np.arange(len(frame)) / 100)):
+        found = oo.analyse(source, in_domain="snli")
+        assert set(found.long_table["test_set"]) == set(SETS)
+
+
+def test_files_of_one_name_are_runs_that_are_called_as_their_folders(tmp_path: Path) -> None:
+    frame = wide(study())
+    files = []
+    for place, (_, own) in enumerate(frame.groupby("run")):
+        folder = tmp_path / "sub" / f"seed_{place}"
+        folder.mkdir(parents=True)
+        files.append(written(own.drop(columns="run"), folder / "results.csv"))
+    found = oo.import_scores(files).table
+    assert set(found["run"]) == {f"seed_{place}" for place in range(6)}
+    assert set(oo.import_scores(tmp_path / "sub").table["run"]) == set(found["run"])
+    same_correlations(files, study())
+    rows = [written(pd.read_csv(file).tail(1).drop(columns="step"), file) for file in files]
+    assert set(oo.import_scores(rows, maps="run=row").table["run"]) == {f"seed_{place} row 1" for place in range(6)}
+
+
+def test_a_run_in_several_files_of_one_name_is_told(tmp_path: Path) -> None:
+    frame = wide(study())
+    files = []
+    for folder, own in (("first", frame[frame["step"] < 5]), ("second", frame[frame["step"] > 5])):
+        (tmp_path / folder).mkdir()
+        files.append(written(own, tmp_path / folder / "results.csv"))
+    notes = oo.import_scores(files).notes
+    assert any(f"is in {files[0]}, {files[1]}: taken as one run" in note for note in notes)
+
+
+def test_examples_may_be_told_by_the_name_of_the_column(tmp_path: Path) -> None:
+    frame = wide(study()).rename(columns={"snli": "snli_acc"})
+    path = written(frame, tmp_path / "scores.csv")
+    for called in ("snli", "snli_acc"):
+        table = oo.analyse(path, in_domain="snli_acc", n={called: 9842}).long_table
+        assert set(table.loc[table["test_set"] == "snli", "n"]) == {9842}
+    assert oodles("analyse", path, "--in-domain", "snli_acc", "--n", "snli_acc=9842").returncode == 0
+    with pytest.raises(ConfigError, match="n of snli is 9842 and, called snli, 9000; leave one out"):
+        oo.analyse(path, in_domain="snli", n={"snli_acc": 9842, "snli": 9000})
+    done = oodles("analyse", written(wide(study()), tmp_path / "t.csv"), "--in-domain", "SNLI", "--n", "SNLI=9842")
+    assert done.returncode == 2
+    assert "in-domain set 'SNLI' is not in the table; did you mean 'snli'?" in done.stderr
+
+
+def test_epochs_in_place_of_steps_are_told_what_to_write(tmp_path: Path) -> None:
+    frame = wide(study()).assign(epoch=lambda table: table.pop("step") / 8)
+    path = written(frame, tmp_path / "scores.csv")
+    with pytest.raises(DataError, match="add a column step of whole numbers, such as epoch times the steps per epoch"):
+        oo.import_scores(path)
+    with pytest.raises(DataError, match=r"row.* step is 0.25; expected .*; of epochs write epoch times the steps per"):
+        oo.import_scores(path, maps="step=epoch")
+    whole = written(frame.assign(epoch=frame["epoch"] * 8), tmp_path / "whole.csv")
+    with pytest.raises(DataError, match="name what tells them apart: --map step=epoch"):
+        oo.import_scores(whole)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "|"])
+def test_a_tsv_file_without_tabs_is_read_by_what_separates_it(tmp_path: Path, separator: str) -> None:
+    wide(study()).to_csv(tmp_path / "g.tsv", index=False, sep=separator)
+    same(oo.import_scores(tmp_path / "g.tsv").table, study())
+
+
+def test_names_that_differ_in_blanks_are_told() -> None:
+    table = study()
+    table["test_set"] = table["test_set"].replace("rte_x", "hans ")
+    with pytest.raises(
+        DataError, match="has different values; keep one of them, or rename 'hans ', which is 'hans' but"
+    ):
+        oo.analyse(table, in_domain="snli")
+    with pytest.raises(DataError, match="table: columns 'hans' and 'hans ' differ in blanks only; rename one"):
+        oo.analyse(wide(study()).rename(columns={"rte_x": "hans "}), in_domain="snli")
+
+
+def test_a_column_in_per_cent_with_low_scores_may_be_left_out(tmp_path: Path) -> None:
+    frame = wide(study())
+    frame[[*SETS]] *= 100
+    frame["exactmatch"] = np.linspace(0.2, 1.4, len(frame))
+    path = written(frame, tmp_path / "scores.csv")
+    with pytest.raises(DataError) as caught:
+        oo.import_scores(path)
+    said, _, cure = str(caught.value).partition(", or leave the column out, e.g. ")
+    assert said.endswith("exactmatch is 0.2, other rows go up to 1.4; write all as shares or all as per cent")
+    assert cure == "--test-set snli --test-set hans --test-set rte_x --test-set anli"
+    same(oo.import_scores(path, test_sets=shlex.split(cure)[1::2]).table, study(), 1e-12)
+
+
+def test_truths_and_dates_with_gaps_in_a_frame_are_left_out() -> None:
+    frame = wide(study())
+    gaps = [np.nan] * (len(frame) - 2)
+    busy = frame.assign(
+        passed=pd.Series([True, False, *gaps], dtype=object),
+        when=pd.Series([datetime(2025, 1, 2), datetime(2025, 1, 3), *gaps], dtype=object),
+    )
+    assert set(oo.analyse(busy, in_domain="snli").long_table["test_set"]) == set(SETS)

@@ -81,6 +81,8 @@ def test_csv_gaps_become_missing_values(tmp_path):
         ("run,step,test_set,value\na,,x,0.5\n", "row 1: step is missing"),
         ("run,step,test_set,value\na,-1,x,0.5\n", "row 1: step is -1; expected a whole number, 0 or more"),
         ("run,step,test_set,value\na,0,x,0.5\na,0.5,x,0.5\n", "row 2: step is 0.5; expected a whole number"),
+        ("run,step,test_set,value\na,0.5,x,0.5\n", "0 or more; of epochs write epoch times the steps per epoch"),
+        ("run,step,test_set,value,n\na,0,x,0.5,1e308\n", "row 1: n is 1e+308; expected a number of examples, 1e+12"),
         ("run,step,test_set,value,value\na,0,x,0.5,0.6\n", "column 'value' appears more than once; keep one"),
         ("run,step,test_set,value,n\na,0,x,0.5,0\n", "row 1: n is 0; expected how many examples"),
         ("run,step,test_set,value,n\na,0,x,0.5,9\na,1,x,0.5,-9\na,2,x,0.5,0\n", "rows 2, 3: n is -9"),
@@ -112,7 +114,7 @@ def test_missing_and_strange_files_are_one_line(tmp_path):
 def test_equal_duplicates_are_dropped_and_conflicts_named():
     table, caveats = check_table(pd.concat([small(), small()[:2]]))
     assert len(table) == 4
-    assert caveats == ("2 duplicated rows were dropped",)
+    assert caveats == ("2 repeated scores were dropped",)
     clash = small(value=[0.5, 0.4, 0.6, 0.5])
     with pytest.raises(
         DataError, match="rows 2, 5: run 'r1', step 0, test set 'hans', metric 'accuracy' has different"
@@ -335,3 +337,24 @@ def test_a_number_of_examples_that_cannot_be_is_refused(sizes, told) -> None:
         with_sizes(small(n=[np.nan, 40, np.nan, 40]), sizes)
     with pytest.raises(DataError, match="no column 'test_set'"):
         analyse_table(small().drop(columns="test_set"), n=sizes)
+
+
+@pytest.mark.parametrize("column", ["value", "step", "n"])
+def test_a_whole_number_beyond_any_float_is_named(column: str) -> None:
+    given = small(n=[1, 2, 3, 4]).astype({column: object})
+    given.loc[1, column] = 10**400
+    with pytest.raises(DataError, match=f"row 2: {column} is '1000"):
+        check_table(given)
+
+
+def test_sizes_of_sets_that_are_no_names_are_refused() -> None:
+    given = small().astype({"test_set": object})
+    given.at[1, "test_set"] = ["mnli"]
+    with pytest.raises(DataError, match="row 2: column 'test_set' holds a list; expected text or numbers"):
+        with_sizes(given, {"mnli": 9})
+
+
+def test_columns_of_two_levels_are_refused() -> None:
+    pivoted = small().pivot(index=["run", "step"], columns="test_set", values=["value"]).reset_index()
+    with pytest.raises(DataError, match=r"columns have 2 levels, such as .*; flatten them, one column per test set"):
+        check_table(pivoted)

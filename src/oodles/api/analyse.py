@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ from oodles.api.imports import gather, gather_frame, home_sets, options_of
 from oodles.api.records import StoredRecords
 from oodles.errors import ConfigError, DataError, nearest, shown
 from oodles.imports.contract import NO_TEST_SETS, Imported, Options
+from oodles.imports.tables import is_long
 from oodles.stats.analysis import SUMMARY, Analysis, analyse_table, read_results
-from oodles.stats.correlate import NEEDS_TWO
-from oodles.stats.longtable import REQUIRED, SOURCE, pick_sets
+from oodles.stats.correlate import NEEDS_TWO, partial_correlations
+from oodles.stats.longtable import SOURCE, pick_sets
 from oodles.stats.outcomes import Examples
+from oodles.stats.questions import QUESTIONS
 from oodles.store.archive import is_packed, opened
 from oodles.store.facts import describe_audit, describe_runs, tags_of, unmade_runs
 from oodles.store.folder import StudyFolder
@@ -70,6 +73,7 @@ def analyse(
     Analysis
         What `write_report`, and the command line, show.
     """
+    _check_names(options)
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items() if v is not None}
     _check_types({**given, "test_sets": test_sets})
     if isinstance(given.get("in_domain"), str):
@@ -79,9 +83,7 @@ def analyse(
     test_sets = [test_sets] if isinstance(test_sets, str) else test_sets
     about_files = {name: given.pop(name) for name in IMPORT if name in given}
     if isinstance(source, pd.DataFrame):
-        indexed = any(name is not None for name in source.index.names)
-        known = {*source.columns}
-        if not about_files and ({*REQUIRED} <= known or ({"test_set", "value"} & known and not indexed)):
+        if not about_files and is_long(source):
             return _of_table(source, records, test_sets, given)
         about = _import_options(given, test_sets, about_files)
         return _of_imported(gather_frame(source, about), about, records, given)
@@ -90,9 +92,18 @@ def analyse(
     return whole or _of_files(paths, records, test_sets, given, about_files)
 
 
+def _check_names(options: Mapping[str, Any]) -> None:
+    known = {*signature(partial_correlations).parameters, "n", *QUESTIONS, *IMPORT} - {"table"}
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"analyse: no option '{shown(name)}'; {nearest(name, known)}")
+
+
 def _paths(source: object) -> list[Path]:
     """What was given, as paths; a finding's name is one, too."""
-    given = [source] if isinstance(source, (str, Path)) else list(source) if isinstance(source, Iterable) else []
+    if isinstance(source, (str, Path)):
+        return [Path(source)]
+    given = list(source) if isinstance(source, Iterable) and not isinstance(source, Mapping) else []
     if not given or not all(isinstance(one, (str, Path)) for one in given):
         raise ConfigError(f"analyse: got {type(source).__name__}, expected a path, a finding's name or a DataFrame")
     return [Path(one) for one in given]
@@ -146,6 +157,8 @@ def _of_imported(
 ) -> Analysis:
     if options.in_domain:
         given = {**given, "in_domain": home_sets(imported, options)}
+    if "n" in given:
+        given = {**given, "n": _sizes(given["n"], imported.aliases)}
     found = imported.records if records is None else records
     try:
         return replace(_of_table(imported.table, found, None, given), notes=imported.notes)
@@ -154,6 +167,17 @@ def _of_imported(
         if NEEDS_TWO not in str(error) or not left_out:
             raise
         raise DataError(f"{error}; {left_out[0]}; choose test sets with --test-set") from None
+
+
+def _sizes(given: Mapping[str, int], aliases: Mapping[str, str]) -> dict[str, int]:
+    """Numbers of examples by the sets' own names; a user may call them as their columns are called."""
+    found: dict[str, int] = {}
+    for called, size in given.items():
+        name = aliases.get(called, called)
+        if name in found and found[name] != size:
+            raise ConfigError(f"n of {name} is {found[name]} and, called {called}, {size}; leave one out")
+        found[name] = size
+    return found
 
 
 def _check_types(given: Mapping[str, Any]) -> None:

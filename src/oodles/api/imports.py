@@ -18,12 +18,12 @@ import numpy as np
 import pandas as pd
 
 from oodles.api.findings import findings
-from oodles.errors import ConfigError, nearest
+from oodles.errors import ConfigError
 from oodles.imports.contract import Imported, Options
 from oodles.imports.registry import read_paths, with_preset
 from oodles.imports.tables import as_csv, read_frame
 from oodles.outputs import check_target, write_aside
-from oodles.stats.longtable import GUESSABLE, SOURCE, pick_sets
+from oodles.stats.longtable import GUESSABLE, SOURCE, pick_sets, refuse_unknown_home
 from oodles.stats.series import BY, one_step
 
 MARK = b"oodles"  # in the metadata of a Parquet file: oodles wrote it
@@ -86,10 +86,7 @@ def import_scores(
     home = home_sets(imported, options)
     if not home:
         return imported
-    known = set(imported.table["test_set"])
-    for name in home:
-        if name not in known:
-            raise ConfigError(f"in-domain set '{name}' is not in the table; {nearest(name, known)}")
+    refuse_unknown_home(home, imported.table["test_set"])
     role = np.where(imported.table["test_set"].isin(home), "in_domain", "ood")
     return replace(imported, table=imported.table.assign(role=role))
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import csv
 import io
+import numbers
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,10 @@ import pandas as pd
 
 from oodles.errors import DataError, MissingExtraError, first_line, shown, some
 from oodles.files import ABSENT, read_frame, read_json_lines
+from oodles.imports.columns import SYNONYMS
 from oodles.imports.keys import flat
 from oodles.shapes import load_json
-from oodles.stats.longtable import ARMED, NAMES, is_missing
+from oodles.stats.longtable import ARMED, NAMES, OPTIONAL, is_beyond, is_missing, refuse_levels, to_numbers
 
 TEXT = (".csv", ".tsv", ".txt", ".tab")
 SUFFIXES = (*TEXT, ".parquet", ".jsonl", ".ndjson", ".json", ".xlsx")
@@ -38,10 +41,17 @@ SPREAD = re.compile(rf"\W*{NUMBER}\s*%?\s*(?:±|\+/?-|\(|\[)\s*{NUMBER}.*")  # 8
 MARKED = re.compile(rf"[*_†‡§−\s]*{NUMBER}\s*%?[*_†‡§\s]*")  # **80.1**, 80.1†
 DOTTED = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+")
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
+LABELS = {  # columns of a program's table that stay text where they are text, as a run that is called 007
+    *(name for field in NAMES for name in SYNONYMS.get(field, (field,))),
+    *(name for name in OPTIONAL if name != "chance"),
+}
 
 
-def read_cells(path: Path, where: str | None = None) -> pd.DataFrame:
-    """The table in a file, names of columns as text; columns that hold numbers only are numbers."""
+def read_cells(path: Path, where: str | None = None, labels: Iterable[str] = ()) -> pd.DataFrame:
+    """The table in a file, names of columns as text; columns that hold numbers only are numbers.
+
+    `labels` are further columns of names, which Parquet may hold as text.
+    """
     where, kind = where or str(path), path.suffix.lower()
     if not path.is_file():
         raise DataError(f"{where}: no such file; expected a table such as .csv or .parquet")
@@ -53,27 +63,26 @@ def read_cells(path: Path, where: str | None = None) -> pd.DataFrame:
     if kind not in SUFFIXES:
         raise DataError(f"{where}: cannot read '{path.suffix}'; expected {', '.join(SUFFIXES)}")
     try:
-        return _read(path, kind, where)
+        return cells_of(read_frame(path), where, labels) if kind == ".parquet" else _read(path, kind, where)
     except UnicodeDecodeError:
         raise DataError(f"{where}: a text is not UTF-8; save the file as UTF-8") from None
     except (ValueError, OSError, csv.Error) as error:  # pandas' parse errors are ValueErrors
         raise DataError(f"{where}: cannot be read as {kind[1:]}: {first_line(error)}") from None
 
 
-def cells_of(frame: pd.DataFrame, where: str) -> pd.DataFrame:
+def cells_of(frame: pd.DataFrame, where: str, labels: Iterable[str] = ()) -> pd.DataFrame:
     """The same of a table in memory, whose index may hold runs and steps."""
+    refuse_levels(frame, where)
     table = _named(_with_index(frame), where)
     for name in table.columns:
         if isinstance(table[name].dtype, pd.CategoricalDtype):
             table[name] = table[name].astype(object)
         if pd.api.types.is_string_dtype(table[name]):
             list(table[name].unique())  # Parquet does not look at the bytes of its texts; this does
-    return table
+    return _numbered(table, where, {*LABELS, *labels})
 
 
 def _read(path: Path, kind: str, where: str) -> pd.DataFrame:
-    if kind == ".parquet":
-        return cells_of(read_frame(path), where)
     if kind in TEXT:
         return _read_text(path, kind, where)
     if kind == ".xlsx":
@@ -91,8 +100,9 @@ def _with_index(table: pd.DataFrame) -> pd.DataFrame:
     """An index that says something, as where a user made the runs one, is a column as well."""
     plain = table.index.names == [None] and pd.api.types.is_integer_dtype(table.index)
     again = [level for level, name in enumerate(table.index.names) if name in table.columns]
-    table = table.reset_index(again, drop=True) if again else table
-    return table if plain or len(again) == len(table.index.names) else table.reset_index()
+    if plain or len(again) == len(table.index.names):
+        return table.reset_index(drop=True)
+    return table.reset_index(again, drop=True).reset_index()
 
 
 def _rows(value: Any, where: str) -> list[dict[str, Any]]:
@@ -112,7 +122,8 @@ def _read_text(path: Path, kind: str, where: str) -> pd.DataFrame:
         text = text.replace("\r", "\n")  # lines as old Macs ended them
     told = SEPARATOR.match(text)
     text = text[told.end() :] if told else text
-    delimiter = told[1] if told else "\t" if kind in (".tsv", ".tab") else _delimiter(text)
+    tabs = kind in (".tsv", ".tab") and "\t" in text  # some only say that they have them
+    delimiter = told[1] if told else "\t" if tabs else _delimiter(text)
     header = _check_shape(text, delimiter, where)
     raw = pd.read_csv(
         io.StringIO(text), sep=delimiter, dtype=str, keep_default_na=False, na_filter=False, skipinitialspace=True
@@ -150,10 +161,11 @@ def _check_shape(text: str, delimiter: str, where: str) -> list[str]:
     csv.field_size_limit(sys.maxsize)
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
     rows = (row for row in lines if row)
-    header = [name.strip() for name in next(rows, [])]
+    names = next(rows, [])
+    header = [name.strip() for name in names]
     if not header:
         raise ValueError("the file is empty; expected a header and at least one row")
-    _refuse_twins(header, where)
+    _refuse_twins(names, where)
     first: set[bool] = set()  # whether rows begin with a `#`
     for number, row in enumerate(rows, start=1):
         hashed = _begins_with_hash(row)
@@ -192,15 +204,20 @@ def _refuse_title(header: Sequence[str], where: str) -> None:
         raise DataError(f"{where}: only the first column has a name; is '{shown(header[0])}' a title? remove the line")
 
 
-def _refuse_twins(names: Iterable[str], where: str) -> None:
-    repeated = [name for name, count in Counter(names).items() if name and count > 1]
+def _refuse_twins(names: Sequence[object], where: str) -> None:
+    owners: dict[str, str] = {}
+    for name in map(str, names):
+        other = owners.setdefault(name.strip(), name) if name.strip() else None
+        if other not in (None, name):
+            raise DataError(f"{where}: columns '{shown(other)}' and '{shown(name)}' differ in blanks only; rename one")
+    repeated = [name for name, count in Counter(map(str, names)).items() if name.strip() and count > 1]
     if repeated:
         raise DataError(f"{where}: column '{shown(repeated[0])}' appears more than once; keep one")
 
 
 def _named(table: pd.DataFrame, where: str) -> pd.DataFrame:
+    _refuse_twins(list(table.columns), where)
     names = [str(name).strip() or f"column {place}" for place, name in enumerate(table.columns, start=1)]
-    _refuse_twins(names, where)
     table.columns = pd.Index(names)
     return table
 
@@ -265,25 +282,25 @@ def _refuse_thousands(table: pd.DataFrame, where: str) -> None:
             raise DataError(f"{where} row {int(dotted.index[0]) + 1}: {found}: thousands? write it as 1000, or as 1")
 
 
-def _numbered(table: pd.DataFrame, where: str) -> pd.DataFrame:
+def _numbered(table: pd.DataFrame, where: str, labels: Container[str] = NAMES) -> pd.DataFrame:
     """Columns whose every cell is a number, as numbers; names stay text."""
     _refuse_thousands(table, where)
     columns = {}
     for name in table.columns:
         column = table[name]
         is_text = column.dtype == object or pd.api.types.is_string_dtype(column)
-        columns[name] = _as_numbers(column, name, where) if is_text and name not in NAMES else column
-    return pd.DataFrame(columns)
+        columns[name] = _as_numbers(column, name, where) if is_text and name not in labels else column
+    return pd.DataFrame(columns, index=table.index)
 
 
 def _as_numbers(column: pd.Series, name: str, where: str) -> pd.Series:
     if column.dtype == object:
         _refuse_others(column, name, where)
-        if not column.map(lambda cell: cell is None or _is_plain(cell) or isinstance(cell, str)).all():
+        if not column.map(lambda cell: cell is None or cell is pd.NA or _is_plain(cell) or isinstance(cell, str)).all():
             return column
     missing = is_missing(column)
     cells = column.mask(missing)
-    found = pd.to_numeric(cells, errors="coerce")
+    found = to_numbers(cells)
     if found.notna().sum() == (~missing).sum():
         return found
     texts = cells.dropna().astype(str).str.strip()
@@ -295,18 +312,18 @@ def _as_numbers(column: pd.Series, name: str, where: str) -> pd.Series:
 
 
 def _is_plain(cell: object) -> bool:
-    return isinstance(cell, (int, float)) and not isinstance(cell, bool)
+    return isinstance(cell, (numbers.Real, Decimal)) and not isinstance(cell, bool)
 
 
 def _refuse_others(column: pd.Series, name: str, where: str) -> None:
-    """Truths and dates among numbers: `true` would be 1, and a column with a date in it no test set."""
-    if not column.map(_is_plain).any():
+    """Truths, dates and huge ones among numbers: `true` would be 1, and a column with a date in it no test set."""
+    if not column.dropna().map(_is_plain).any():  # a gap may be a float
         return
     for place, cell in enumerate(column):
-        if isinstance(cell, (bool, date)) and not pd.isna(cell):
+        if (isinstance(cell, (bool, date)) and not pd.isna(cell)) or is_beyond(cell):
             raise DataError(
-                f"{where} row {place + 1}: {shown(name)} is {shown(cell)}, other cells are numbers; correct the cell,"
-                " or leave it empty"
+                f"{where} row {place + 1}: {shown(name)} is {shown(cell, 40)}, other cells are numbers; correct the"
+                " cell, or leave it empty"
             )
 
 

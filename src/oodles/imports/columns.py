@@ -27,7 +27,8 @@ SYNONYMS = {  # what people call a column, in lower case, the surest first
     "role": ("role",),
 }
 SETTINGS = re.compile(  # columns of numbers that are no scores
-    r"(column \d+|unnamed.*|index|id|epochs?|total|(.*[_ ])?total|.*(n_samples|"
+    r"(column \d+|unnamed.*|index|id|epochs?|k|folds?|shift|((gpu|peak)_)*mem(ory)?(_[gm]i?b)?|total|"
+    r"(.*[_ ])?total|.*(n_samples|"
     r"warmup|ratio|momentum|smoothing|beta\d?|eps(ilon)?|gamma|width|depth|heads|learning_rate|lr|loss|runtime|time|timestamp|seconds?|date|"
     r"batch(_size)?|steps?|tokens?|examples|params|parameters|flops|flos|size|layers|grad_norm|decay|dropout|seed|"
     r"temperature|rank|alpha|stderr|std|_se|_sd|error|count|_n|[_ ]ci(95)?|[_ ](ci_)?(low|high|lower|upper)(er)?)|"
@@ -40,6 +41,7 @@ SUMMARY = re.compile(  # a row called Average, Avg., Mean (3 seeds), Mean ± std
     rf"(?:overall|macro|grand)?[ _-]?(?:{'|'.join(SUMMARIES)}|sum|count|std\.? dev|variance)\.?(?:\s*[(±+/\[].*)?",
     re.IGNORECASE,
 )
+LEVEL = re.compile(r"level_\d+")  # a level of an index without a name, as pandas calls it
 LARGE = {"": 1, "k": 1_000, "m": 1_000_000}
 STEP = re.compile(r"(?:checkpoint|ckpt|global_step|step|iteration|iter)[-_ ]?(\d{1,15})|(\d{1,9}(?:\.\d+)?)([kKmM]?)")
 
@@ -47,12 +49,22 @@ STEP = re.compile(r"(?:checkpoint|ckpt|global_step|step|iteration|iter)[-_ ]?(\d
 def is_score(name: str) -> bool:
     """Whether a column of numbers may be a test set's: no setting, and no summary of others.
 
-    >>> [is_score(name) for name in ("hans", "hans_acc", "hans_std", "AVG OOD", "best_acc", "learning_rate", "acc")]
+    >>> [is_score(name) for name in ("hans", "hans_acc", "hans_std", "AVG OOD", "best_acc", "learning_rate", "k")]
     [True, True, False, False, False, False, False]
     """
     if OF_ALL & set(re.split(r"[^a-z]+", name.lower())):
         return False
     return by_suffix(name) is not None or not (SETTINGS.fullmatch(name) or name.lower() in METRICS)
+
+
+def index_levels(names: Iterable[str]) -> list[str]:
+    """Levels of an index that have no names of their own; test sets of levels 1 to 5 are none.
+
+    >>> [index_levels(names) for names in (["level_0", "level_1", "a"], ["run", "level_1"], ["level_1", "level_2"])]
+    [['level_0', 'level_1'], ['level_1'], []]
+    """
+    levels = [name for name in names if LEVEL.fullmatch(name)]
+    return levels if "level_0" in levels or len(levels) == 1 else []
 
 
 def is_summary(name: str) -> bool:

@@ -51,7 +51,7 @@ def wide_shares(
             row, value = _first(table[column], share)
             raise DataError(
                 f"{where} row {row}: {shown(column)} is {value:g}, other rows go up to"
-                f" {high[column]:g}; write all as shares or all as per cent"
+                f" {high[column]:g}; write all as shares or all as per cent{_without(column, columns)}"
             )
     notes.append(TOLD)
     return table.assign(**{c: table[c] / 100 for c in columns})
@@ -72,6 +72,12 @@ def _first(column: pd.Series, where: pd.Series) -> tuple[int, float]:
     """The file's row of the first such cell, and what it holds; rows without scores were left out before."""
     place = int(np.flatnonzero(where)[0])
     return int(column.index[place]) + 1, float(column.iloc[place])
+
+
+def _without(column: str, columns: Sequence[str]) -> str:
+    """An option that leaves a column out, where enough others stay."""
+    others = [c for c in columns if c != column]
+    return f", or leave the column out, e.g. {chosen(others[:MOST_NAMED])}" if len(others) > 1 else ""
 
 
 def _example(columns: Sequence[str], high: pd.Series, wrong: Sequence[str]) -> str:

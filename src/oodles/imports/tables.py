@@ -10,6 +10,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +19,23 @@ import pandas as pd
 
 from oodles.errors import ConfigError, DataError, listed, nearest, shown, some
 from oodles.imports.cells import NUMBER, PICKLES, SUFFIXES, TEXT, cells_of, read_cells
-from oodles.imports.columns import SYNONYMS, are_steps, as_steps, chosen, is_score, is_summary, mapped
+from oodles.imports.columns import (
+    LEVEL,
+    SYNONYMS,
+    are_steps,
+    as_steps,
+    chosen,
+    index_levels,
+    is_score,
+    is_summary,
+    mapped,
+)
 from oodles.imports.contract import NO_TEST_SETS, Imported, Options
 from oodles.imports.found import files_below
 from oodles.imports.identity import FIELDS, RunMap, read_maps
 from oodles.imports.keys import METRICS, PREFIX, by_suffix, canonical, split_keys
-from oodles.imports.shares import long_shares, wide_shares
-from oodles.stats.longtable import KEY, OPTIONAL, REQUIRED, SOURCE, as_table, disarmed, is_missing
+from oodles.imports.shares import SHARES, long_shares, wide_shares
+from oodles.stats.longtable import KEY, NAMES, OPTIONAL, REQUIRED, SOURCE, as_table, disarmed, is_missing
 
 NAME = "table"
 IN_FOLDERS = (*TEXT, ".parquet", ".jsonl", ".xlsx")  # a folder's .json files are rarely tables
@@ -47,7 +59,11 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
     """All tables, under each other; a file without a column for its run is a run where there are several."""
     files = [file for path in paths for file in (_tables_in(path) if path.is_dir() else [path])]
     maps = read_maps(options)
-    parts = [_read_one(read_cells(file), file, maps, options, several=len(files) > 1) for file in files]
+    labels = _labels(maps)
+    parts = [
+        _read_one(read_cells(file, labels=labels), file, maps, options, called)
+        for file, called in zip(files, _names_of(files), strict=True)
+    ]
     tables = [part.table for part in parts]
     table = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
     table.attrs[SOURCE] = str(files[0]) if len(files) == 1 else f"{len(files)} tables"
@@ -59,10 +75,11 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
 def _in_several(files: Sequence[Path], tables: Sequence[pd.DataFrame]) -> list[str]:
     """A note on runs of one name in several files, which are taken as one run unless something tells them apart."""
     owners: dict[str, list[tuple[str, dict[str, str]]]] = {}
-    for file, table in zip(files, tables, strict=True):
+    labels = [file.name for file in files] if len({file.name for file in files}) == len(files) else map(str, files)
+    for label, table in zip(labels, tables, strict=True):
         known = [name for name in FIELDS if name in table.columns]
         for run, *cells in table[["run", *known]].drop_duplicates().astype(str).itertuples(index=False):
-            owners.setdefault(run, []).append((file.name, dict(zip(known, cells, strict=True))))
+            owners.setdefault(run, []).append((label, dict(zip(known, cells, strict=True))))
     twins: dict[str, list[str]] = {}
     for run, places in owners.items():
         (first, about), *others = places
@@ -91,6 +108,11 @@ def read_table(path: Path) -> pd.DataFrame:
     return read([Path(path)], Options()).table
 
 
+def _labels(maps: RunMap) -> list[str]:
+    """The columns that a user calls names."""
+    return [column for field, column in maps.columns.items() if field in NAMES]
+
+
 def _tables_in(folder: Path) -> list[Path]:
     kinds = sorted({f.suffix.lower() for f in files_below(folder)} & set(IN_FOLDERS))
     if not kinds:
@@ -104,20 +126,48 @@ def read_frame(frame: pd.DataFrame, options: Options) -> Imported:
     """The long table of a `DataFrame`, long or wide."""
     where = str(frame.attrs.get(SOURCE, "table"))
     maps = read_maps(options)
-    found = _read_one(cells_of(frame.copy(), where), Path(where), maps, options, several=False)
+    found = _read_one(cells_of(frame.copy(), where, _labels(maps)), Path(where), maps, options)
     found.table.attrs[SOURCE] = where
     return replace(found, table=_with_identity(found.table, maps))
 
 
-def _read_one(cells: pd.DataFrame, file: Path, maps: RunMap, options: Options, *, several: bool) -> Imported:
+def is_long(frame: pd.DataFrame) -> bool:
+    """Whether a frame is a long table as it stands: numbers, and none above 1 where they are shares."""
+    if not frame.columns.is_unique or not {*REQUIRED} <= {*frame.columns} or not _is_number(frame["value"]):
+        return False
+    metrics = frame["metric"] if "metric" in frame.columns else pd.Series("accuracy", frame.index)
+    shares = metrics.isna() | metrics.map(lambda name: canonical(str(name).lower())).isin(SHARES)
+    return not (shares.to_numpy(bool) & (frame["value"].to_numpy(float, na_value=np.nan) > 1)).any()
+
+
+def _names_of(files: Sequence[Path]) -> list[str]:
+    """What tells several files apart: the shortest end of their paths, without what all of them end in.
+
+    >>> _names_of([Path("a/seed_0/scores.csv"), Path("a/seed_1/scores.csv")]), _names_of([Path("a.csv"), Path("b.csv")])
+    (['seed_0', 'seed_1'], ['a', 'b'])
+    """
+    if len(files) == 1:
+        return [""]
+    parts = [(*file.parent.parts, file.stem) for file in files]
+    while min(map(len, parts)) > 1 and len({own[-1] for own in parts}) == 1:
+        parts = [own[:-1] for own in parts]
+    for end in range(1, max(map(len, parts)) + 1):
+        ends = ["/".join(own[-end:]) for own in parts]
+        if len({*ends}) == len(ends):
+            return ends
+    return [file.stem for file in files]  # some are one file
+
+
+def _read_one(cells: pd.DataFrame, file: Path, maps: RunMap, options: Options, called: str = "") -> Imported:
+    """The long table in a file; of several each is `called` something, which is its run where no column says it."""
     where, notes = str(file), list[str]()
     table = _renamed(_with_rows(cells, where), maps, where, notes)
     if _is_export(table):
         table = as_table(_from_export(table, notes), where)
         return Imported(format=NAME, table=long_shares(table, where, notes, by_hand=False), notes=tuple(notes))
     _refuse_timed_chart(table, where)
-    if several and "run" not in table.columns and not any(name in table.columns for name in FIELDS):
-        table["run"] = file.stem
+    if called and "run" not in table.columns and not any(name in table.columns for name in FIELDS):
+        table["run"] = called
     if "step" in table.columns:
         table["step"] = as_steps(table["step"])
     if "test_set" in table.columns and "value" not in table.columns:
@@ -125,8 +175,8 @@ def _read_one(cells: pd.DataFrame, file: Path, maps: RunMap, options: Options, *
     if "test_set" in table.columns or "value" in table.columns:
         return _from_long(table, where, maps, notes)
     wide = _from_wide(table, where, maps, options, notes)
-    if several and maps.columns.get("run") == ROW:  # every file has a row 1
-        return replace(wide, table=wide.table.assign(run=f"{file.stem} " + wide.table["run"]))
+    if called and maps.columns.get("run") == ROW:  # every file has a row 1
+        return replace(wide, table=wide.table.assign(run=f"{called} " + wide.table["run"]))
     return wide
 
 
@@ -222,7 +272,8 @@ def _from_columns(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
 
 
 def _is_number(column: pd.Series) -> bool:
-    return bool(pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column))
+    other = pd.api.types.is_bool_dtype(column) or pd.api.types.is_complex_dtype(column)
+    return bool(pd.api.types.is_numeric_dtype(column) and not other)
 
 
 # wide
@@ -359,7 +410,8 @@ def _reason(column: pd.Series, scores: _Scores, options: Options) -> str:
         if UNNAMED.fullmatch(str(column.name)):
             counts = column.dropna().diff().dropna().eq(1).all()
             return "unnamed, a row index" if counts else "unnamed"
-        return "not named like an evaluation" if is_score(str(column.name)) else "named like a setting or a summary"
+        other = is_score(str(column.name)) and not LEVEL.fullmatch(str(column.name))
+        return "not named like an evaluation" if other else "named like a setting or a summary"
     texts = column[~is_missing(column)].astype(str)
     if texts.str.lower().isin(["true", "false"]).all():
         return "true or false"
@@ -380,7 +432,7 @@ def _odd_cells(table: pd.DataFrame) -> dict[str, str]:
     return found
 
 
-_CELLS = (str, int, float, type(None))
+_CELLS = (str, Real, Decimal, type(None), type(pd.NA))
 _KEPT = ("run", "step", *FIELDS, "n", "role", *OPTIONAL)
 
 
@@ -391,7 +443,9 @@ def _scores(table: pd.DataFrame, options: Options) -> _Scores:
     if options.keys is not None or tracked:
         splits = split_keys(numbers if options.keys is not None else tracked, options.keys)
     else:
-        splits = _unprefixed({c: by_suffix(c) or (c, "accuracy") for c in numbers if is_score(c)})
+        levels = index_levels(table.columns)
+        own = [c for c in numbers if is_score(c) and c not in levels]
+        splits = _unprefixed({c: by_suffix(c) or (c, "accuracy") for c in own})
     wanted = {*options.test_sets, *options.in_domain}
     for name in wanted & {*numbers} - {*splits}:
         splits[name] = by_suffix(name) or (name, "accuracy")
@@ -545,6 +599,9 @@ def _apart(
         return [*([f"name what tells them apart: a column {listed(absent, 'or')}"] if absent else []), *further]
     column = others[0]
     steps = _is_number(table[column]) and re.search("epoch|step|iter|tokens|checkpoint", column, re.IGNORECASE)
+    if steps and (table[column].dropna() % 1 != 0).any():
+        factor = "the steps per epoch" if "epoch" in column.lower() else "1000"
+        return [f"add a column step of whole numbers, such as {shown(column)} times {factor}"]
     fields = [*(["seed"] if column in whole else []), "model", "run", "train_set"]
     field = "step" if steps else next((name for name in fields if name not in own), "run")
     return [f"name what tells them apart: {mapped(field, column)}", *(() if column in whole else further)]

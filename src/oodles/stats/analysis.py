@@ -145,7 +145,9 @@ def analyse_table(table: pd.DataFrame, records: pd.DataFrame | Examples | None =
     Analysis
     """
     asked, options = split(options)
-    table = with_sizes(table, options.pop("n", None) or {}, options.get("metric") or "accuracy")
+    table = with_sizes(
+        table, options.pop("n", None) or {}, options.get("metric") or "accuracy", options.get("in_domain")
+    )
     result = partial_correlations(table, records, **options)
     shared = {name: options[name] for name in SHARED if name in options}
     checked, _ = check_table(table, in_domain=options.get("in_domain"))

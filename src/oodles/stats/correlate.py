@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from oodles.display import Displayed
-from oodles.errors import ConfigError, DataError, listed, nearest, some
+from oodles.errors import ConfigError, DataError, listed, nearest, shown, some
 from oodles.stats import cautions
 from oodles.stats.doubts import say_clear
 from oodles.stats.estimates import FEWEST, Estimator, light_curve, one_checkpoint, usable_points
@@ -184,7 +185,8 @@ def partial_correlations(
     'no model and no train_set in the table: all runs in one group'
     """
     _ways(within, interval)
-    _check_choices(method, correlation, level, smoothing, n_resamples)
+    _check_choices(method, correlation, level, smoothing)
+    _check_draws(n_resamples, seed)
     _check_start(shared_start, chance)
     checked, said = check_table(table, in_domain=in_domain)
     by, by_said = chosen_groups(checked, by)
@@ -278,7 +280,7 @@ def _ways(within: str | Sequence[str], interval: str | None) -> dict[str, str]:
     return ways
 
 
-def _check_choices(method: str, correlation: str, level: float, smoothing: Smoothing, n_resamples: int) -> None:
+def _check_choices(method: str, correlation: str, level: float, smoothing: Smoothing) -> None:
     if method not in METHODS:
         raise ConfigError(f"method '{method}' is not known; {nearest(method, METHODS)}")
     if correlation not in CORRELATIONS:
@@ -287,8 +289,17 @@ def _check_choices(method: str, correlation: str, level: float, smoothing: Smoot
         raise ConfigError(f"level is {level}; expected a number between 0 and 1, such as 0.95")
     if smoothing != "gcv" and not (isinstance(smoothing, int | float) and 0 < smoothing < np.inf):
         raise ConfigError(f"smoothing is {smoothing!r}; expected a positive number, or 'gcv' to select it")
-    if n_resamples < 100:
-        raise ConfigError(f"n_resamples is {n_resamples}; expected at least 100")
+
+
+def _check_draws(n_resamples: object, seed: object) -> None:
+    if not _is_whole(n_resamples, 100):
+        raise ConfigError(f"n_resamples is {shown(repr(n_resamples))}; expected a whole number, at least 100")
+    if not _is_whole(seed, 0):
+        raise ConfigError(f"seed is {shown(repr(seed))}; expected a whole number, 0 or more")
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def _check_start(shared_start: str, chance: float | None) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numbers
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import date
 from decimal import Decimal
@@ -26,6 +27,7 @@ EXPECTED = ("model", "train_set", "shots", "seed", "role", "metric", "n")
 OPTIONAL = ("pattern", "data_seed", "suite", "slice_of", "slice", "template", "chance")
 
 NUMBERS = ("value", "step", "n", "chance")
+WHOLE_STEP = "a whole number, 0 or more"
 KEY = ["run", "step", "test_set", "metric"]
 ROLES = ("in_domain", "ood", "other")
 NAMES = ("run", "test_set", "model", "train_set", "role", "metric", "pattern", "suite", "slice_of")
@@ -74,7 +76,12 @@ def pick_sets(
     return table[wanted]
 
 
-def with_sizes(table: pd.DataFrame, sizes: Mapping[str, int], metric: str = "accuracy") -> pd.DataFrame:
+def with_sizes(
+    table: pd.DataFrame,
+    sizes: Mapping[str, int],
+    metric: str = "accuracy",
+    in_domain: str | Sequence[str] | None = None,
+) -> pd.DataFrame:
     """The table with the number of examples of these test sets, which scores of this metric must not tell otherwise.
 
     >>> with_sizes(pd.DataFrame({"test_set": ["mnli", "hans"], "value": [0.8, 0.5]}), {"mnli": 9815})["n"].tolist()
@@ -82,7 +89,8 @@ def with_sizes(table: pd.DataFrame, sizes: Mapping[str, int], metric: str = "acc
     """
     if not sizes or "test_set" not in table.columns or not table.columns.is_unique:
         return table
-    known = table["test_set"].astype(str).str.strip()
+    known = as_names(_plain_cells(table["test_set"], "test_set", name_of(table)))
+    refuse_unknown_home(in_domain, known)  # whose name is then the wrong one in both
     asked = table["metric"].fillna("accuracy").astype(str) == metric if "metric" in table.columns else known.notna()
     told = _numbers(table["n"], "n", name_of(table)) if "n" in table.columns else pd.Series(np.nan, index=table.index)
     for name, size in sizes.items():
@@ -90,7 +98,7 @@ def with_sizes(table: pd.DataFrame, sizes: Mapping[str, int], metric: str = "acc
             raise ConfigError(f"n names test set {shown(repr(name))}; expected its name as text, such as 'mnli'")
         own = known == name.strip()
         if not own.any():
-            raise ConfigError(no_test_set(name_of(table), name, known.unique(), "--n"))
+            raise ConfigError(no_test_set(name_of(table), name, known.dropna().unique(), "--n"))
         if isinstance(size, bool) or not isinstance(size, numbers.Real) or not 1 <= size <= MOST_EXAMPLES or size % 1:
             raise ConfigError(f"n of {name} is {shown(repr(size))}; expected its number of examples, such as 9815")
         other = told[own & asked & told.notna() & (told != size)]
@@ -151,14 +159,15 @@ def check_table(
     >>> checked[["test_set", "role", "metric", "value"]].values.tolist()
     [['hans', 'ood', 'accuracy', 0.4], ['mnli', 'in_domain', 'accuracy', 0.5]]
     >>> caveats
-    ('1 duplicated row was dropped',)
+    ('1 repeated score was dropped',)
     """
     where = name_of(table)
     table = _with_numbers(_with_columns(table, where), where)
     caveats: list[str] = []
+    padded = _padded(table["test_set"])
     table = _with_names(_with_defaults(table), where)
     table = _without_gaps(table, caveats, where)
-    table = _without_duplicates(table, caveats, where)
+    table = _without_duplicates(table, caveats, where, padded)
     table = _with_roles(table, in_domain, caveats, where)
     _refuse_chance(table, where)
     table = table.sort_values(KEY, kind="stable").reset_index(drop=True)
@@ -189,7 +198,16 @@ def _is_formula(cell: str) -> bool:
         return True
 
 
+def refuse_levels(table: pd.DataFrame, where: str) -> None:
+    """Refuse columns with several names each, as pandas makes them of pivots and of summaries."""
+    levels = table.columns.nlevels
+    if levels > 1:
+        found = f"columns have {levels} levels, such as {shown(next(iter(table.columns), ()))}"
+        raise DataError(f"{where}: {found}; flatten them, one column per test set")
+
+
 def _with_columns(table: pd.DataFrame, where: str) -> pd.DataFrame:
+    refuse_levels(table, where)
     repeated = sorted({str(c) for c in table.columns[table.columns.duplicated()]})
     if repeated:
         raise DataError(f"{where}: column '{repeated[0]}' appears more than once; keep one")
@@ -241,11 +259,15 @@ def _with_numbers(table: pd.DataFrame, where: str) -> pd.DataFrame:
         raise DataError(f"{where} row {int(large[0]) + 1}: value is {found:g}; expected a score such as 0.713")
     if not np.isfinite(table["step"]).all():
         raise DataError(f"{where}: a step is infinite; expected the optimiser steps done")
-    _refuse(table, "step", (table["step"] < 0) | (table["step"] % 1 != 0), where, "a whole number, 0 or more")
+    _refuse(table, "step", table["step"] < 0, where, WHOLE_STEP)
+    epochs = f"{WHOLE_STEP}; of epochs write epoch times the steps per epoch"
+    _refuse(table, "step", table["step"] % 1 != 0, where, epochs)
     if "n" in table.columns:
         wrong = ((table["n"] <= 0) | np.isinf(table["n"]) | (table["n"] % 1 > 0)) & np.isfinite(table["value"])
         expected = "how many examples are behind the value, a whole number of 1 or more (empty if not known)"
         _refuse(table, "n", wrong, where, expected)
+        large = (table["n"] > MOST_EXAMPLES) & np.isfinite(table["value"])
+        _refuse(table, "n", large, where, f"a number of examples, {MOST_EXAMPLES:.0e} at most")
     if "chance" in table.columns:
         wrong = (table["chance"] < 0) | (table["chance"] > 1)
         _refuse(table, "chance", wrong, where, "the score of guessing, between 0 and 1")
@@ -264,12 +286,31 @@ def _refuse(table: pd.DataFrame, column: str, wrong: pd.Series, where: str, expe
 def _numbers(column: pd.Series, name: str, where: str) -> pd.Series:
     if pd.api.types.is_bool_dtype(column) or pd.api.types.is_complex_dtype(column):
         raise DataError(f"{where}: column '{name}' holds {column.dtype}; expected numbers")
-    found = pd.to_numeric(column, errors="coerce").astype(float)
+    found = to_numbers(column).astype(float)
     wrong = found.isna() & ~is_missing(column)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise DataError(f"{where} row {row + 1}: {name} is '{shown(column.iloc[row])}'; expected a number")
     return found
+
+
+def to_numbers(column: pd.Series) -> pd.Series:
+    """Cells as numbers; what is none, or too large for one, is missing.
+
+    >>> to_numbers(pd.Series([1, "0.5", 10**400, "x"], dtype=object)).tolist()
+    [1.0, 0.5, nan, nan]
+    """
+    if getattr(column.dtype, "na_value", None) is pd.NA and not pd.api.types.is_numeric_dtype(column):
+        column = column.astype(object)  # of such texts pandas makes columns with another kind of gaps
+    try:
+        return pd.to_numeric(column, errors="coerce")
+    except OverflowError:
+        return pd.to_numeric(column.mask(column.map(is_beyond)), errors="coerce")
+
+
+def is_beyond(cell: object) -> bool:
+    """Whether a whole number is larger than any float."""
+    return isinstance(cell, int) and abs(cell) > sys.float_info.max
 
 
 def is_missing(column: pd.Series) -> pd.Series:
@@ -323,7 +364,13 @@ def _without_gaps(table: pd.DataFrame, caveats: list[str], where: str) -> pd.Dat
     return table[pd.Series(usable, index=table.index)]
 
 
-def _without_duplicates(table: pd.DataFrame, caveats: list[str], where: str) -> pd.DataFrame:
+def _padded(names: pd.Series) -> dict[str, str]:
+    """Names with blanks around them, by those without, where both are there."""
+    known = {name for name in names.unique() if isinstance(name, str)}
+    return {name.strip(): name for name in known if name != name.strip() and name.strip() in known}
+
+
+def _without_duplicates(table: pd.DataFrame, caveats: list[str], where: str, padded: Mapping[str, str]) -> pd.DataFrame:
     repeated = table.duplicated(KEY, keep=False)
     if not repeated.any():
         return table
@@ -333,12 +380,15 @@ def _without_duplicates(table: pd.DataFrame, caveats: list[str], where: str) -> 
         first = twins[distinct > 1].iloc[0]
         same = (twins[KEY] == first[KEY]).all(axis=1)
         rows = ", ".join(str(i + 1) for i in twins.index[same])
+        name = first["test_set"]
+        other = padded.get(name)
+        blanks = f", or rename '{shown(other)}', which is '{shown(name)}' but for blanks" if other else ""
         raise DataError(
-            f"{where} rows {rows}: run '{first['run']}', step {first['step']}, test set '{first['test_set']}', "
-            f"metric '{first['metric']}' has different values; keep one of them"
+            f"{where} rows {rows}: run '{first['run']}', step {first['step']}, test set '{name}', "
+            f"metric '{first['metric']}' has different values; keep one of them{blanks}"
         )
     kept: pd.DataFrame = table[~table.duplicated(KEY, keep="first")]
-    caveats.append(f"{_count(len(table) - len(kept), 'duplicated row')} dropped")
+    caveats.append(f"{_count(len(table) - len(kept), 'repeated score')} dropped")
     return kept
 
 
@@ -349,7 +399,7 @@ def _count(number: int, what: str) -> str:
 def _with_roles(
     table: pd.DataFrame, in_domain: str | Sequence[str] | None, caveats: list[str], where: str
 ) -> pd.DataFrame:
-    names = [in_domain] if isinstance(in_domain, str) else list(in_domain or ())
+    names = _as_list(in_domain)
     present = table["role"].notna()
     if names:
         return _with_override(table, names, bool(present.any()), caveats)
@@ -369,11 +419,20 @@ def _with_roles(
     return table
 
 
-def _with_override(table: pd.DataFrame, names: list[str], had_roles: bool, caveats: list[str]) -> pd.DataFrame:
-    known = table["test_set"].unique()
-    for name in names:
+def refuse_unknown_home(in_domain: str | Sequence[str] | None, test_sets: pd.Series) -> None:
+    """Refuse an in-domain set that is not among the test sets of a table."""
+    known = test_sets.dropna().unique()
+    for name in _as_list(in_domain):
         if name not in known:
-            raise ConfigError(f"in-domain set '{name}' is not in the table; {nearest(name, known)}")
+            raise ConfigError(f"in-domain set '{shown(name)}' is not in the table; {nearest(name, known)}")
+
+
+def _as_list(names: str | Sequence[str] | None) -> list[str]:
+    return [names] if isinstance(names, str) else list(names or ())
+
+
+def _with_override(table: pd.DataFrame, names: list[str], had_roles: bool, caveats: list[str]) -> pd.DataFrame:
+    refuse_unknown_home(names, table["test_set"])
     role = np.where(table["test_set"].isin(names), "in_domain", "ood")
     if had_roles and (_as_roles(table["role"]).fillna("") != role).any():
         caveats.append(f"the roles in the table were replaced: in-domain is {', '.join(names)}")
