@@ -1036,7 +1036,7 @@ def test_a_run_in_several_files_of_one_name_is_told(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         files.append(written(own, tmp_path / folder / "results.csv"))
     notes = oo.import_scores(files).notes
-    assert any(f"is in {files[0]}, {files[1]}: taken as one run" in note for note in notes)
+    assert any("is in first/results.csv, second/results.csv: taken as one run" in note for note in notes)
 
 
 def test_examples_may_be_told_by_the_name_of_the_column(tmp_path: Path) -> None:

@@ -230,8 +230,8 @@ def test_what_the_findings_teach_together() -> None:
     runs, units = by_runs["n_units"].max(), by_sizes["n_units"].max()
     stands(
         "findings",
-        f"{runs} runs of Pythia are {WORDS[units]} sizes. By runs {WORDS[significant]} pairs are significant and"
-        f" {WORDS[counted]} of them counted; by sizes {WORDS[(by_sizes['p_holm'] < LEVEL).sum()]} is significant",
+        f"{runs} runs of Pythia are {WORDS[units]} sizes. By run, {WORDS[significant]} pairs are significant and"
+        f" {WORDS[counted]} are counted; by size, {WORDS[(by_sizes['p_holm'] < LEVEL).sum()]} is significant",
     )
     bert = pairs("bert-hans")
     assert one(bert, "lexical overlap, non-entailed", "subsequence, non-entailed")["clear"]
@@ -246,7 +246,7 @@ def test_what_the_findings_teach_together() -> None:
     stands(
         "findings",
         "models that resist one resist a second, and of a third this cannot be told",
-        "Most of those of `olmo` depend on how early and late steps are weighted",
+        "Most in `olmo` depend on how early and late steps are weighted",
         f"and {WORDS[sum(map(bool, turned))]} of the {WORDS[len(turned)]} of `timm` on whether the curve of accuracies",
     )
 

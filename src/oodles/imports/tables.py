@@ -6,6 +6,7 @@ is told in notes, and what cannot be told is asked for.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -75,8 +76,7 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
 def _in_several(files: Sequence[Path], tables: Sequence[pd.DataFrame]) -> list[str]:
     """A note on runs of one name in several files, which are taken as one run unless something tells them apart."""
     owners: dict[str, list[tuple[str, dict[str, str]]]] = {}
-    labels = [file.name for file in files] if len({file.name for file in files}) == len(files) else map(str, files)
-    for label, table in zip(labels, tables, strict=True):
+    for label, table in zip(_short_paths(files), tables, strict=True):
         known = [name for name in FIELDS if name in table.columns]
         for run, *cells in table[["run", *known]].drop_duplicates().astype(str).itertuples(index=False):
             owners.setdefault(run, []).append((label, dict(zip(known, cells, strict=True))))
@@ -101,6 +101,15 @@ def _in_several(files: Sequence[Path], tables: Sequence[pd.DataFrame]) -> list[s
         f"run '{shown(run)}'{others_too} is in {some(names, 3)}: taken as one run; if they differ, give each"
         " file a column model or seed, or its runs other names"
     ]
+
+
+def _short_paths(files: Sequence[Path]) -> list[str]:
+    """File names where they differ, else the paths below the folder that holds all files."""
+    if len({file.name for file in files}) == len(files):
+        return [file.name for file in files]
+    whole = [str(file.absolute()) for file in files]
+    common = os.path.commonpath(whole)
+    return [os.path.relpath(path, common) for path in whole]
 
 
 def read_table(path: Path) -> pd.DataFrame:
