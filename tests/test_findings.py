@@ -363,7 +363,7 @@ def test_the_numbers_of_the_readme() -> None:
     lexical = "lexical overlap, non-entailed"
     first = pair(analysis, lexical, "subsequence, non-entailed")
     second = pair(analysis, lexical, "constituent, non-entailed")
-    told = f"(r = {first.r:.2f}); of a third this cannot be told ({second.r:.2f}, interval {second.low:.2f} to"
+    told = f"(r = {first.r:.2f}); for a third we cannot tell ({second.r:.2f}, interval {second.low:.2f} to"
     told += f" {second.high:.2f})"
     readme = " ".join((PAGE.parent.parent / "README.md").read_text().split())
     assert told.replace("0.", ".") in readme

@@ -245,7 +245,7 @@ def test_what_the_findings_teach_together() -> None:
     assert (of_olmo["same_clear"] < of_olmo["specifications"] / 2).mean() > 0.5
     stands(
         "findings",
-        "models that resist one resist a second, and of a third this cannot be told",
+        "models that resist one resist a second; for a third we cannot tell",
         "Most in `olmo` depend on how early and late steps are weighted",
         f"and {WORDS[sum(map(bool, turned))]} of the {WORDS[len(turned)]} of `timm` on whether the curve of accuracies",
     )
