@@ -1103,3 +1103,44 @@ def test_truths_and_dates_with_gaps_in_a_frame_are_left_out() -> None:
         when=pd.Series([datetime(2025, 1, 2), datetime(2025, 1, 3), *gaps], dtype=object),
     )
     assert set(oo.analyse(busy, in_domain="snli").long_table["test_set"]) == set(SETS)
+
+
+def checkpoints(folder: Path, name: str) -> None:
+    """Two runs, a file per checkpoint and no column that says which."""
+    for run, rows in wide(study(runs=2)).groupby("run"):
+        for step, row in rows.groupby("step"):
+            path = folder / str(run) / name.format(step)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            written(row.drop(columns=["run", "step"]), path)
+
+
+@pytest.mark.parametrize("name", ["checkpoint-{}/results.csv", "step{}/results.csv", "{}/results.csv"])
+def test_folders_of_checkpoints_are_no_runs(tmp_path: Path, name: str) -> None:
+    checkpoints(tmp_path / "all", name)
+    with pytest.raises(DataError):
+        oo.analyse(tmp_path / "all", in_domain="snli", exact=True)
+
+
+def test_files_of_one_run_in_folders_of_their_test_sets_are_one_run(tmp_path: Path) -> None:
+    table = study(runs=6).drop(columns="role", errors="ignore")
+    for (name, run), rows in table.groupby(["test_set", "run"]):
+        (tmp_path / "all" / str(name)).mkdir(parents=True, exist_ok=True)
+        written(rows.drop(columns="run"), tmp_path / "all" / str(name) / f"{run}.csv")
+    found = oo.analyse(tmp_path / "all", in_domain="snli", by="none").result.table
+    assert set(found["n_runs"]) == {6}
+
+
+def test_texts_of_a_frame_that_are_no_scores_stay_texts(tmp_path: Path) -> None:
+    """Versions 1.1 and 1.10 are two groups, 007 and 7 two units, and neither is a test set; in Parquet too."""
+    frame = wide(study(runs=12))
+    place = frame["run"].map({run: k for k, run in enumerate(sorted(frame["run"].unique()))})
+    frame = frame.assign(
+        version=np.where(place < 6, "1.1", "1.10"), cfg=place.map(lambda k: "0" * (k % 2) + str(7 + k // 2)), p="0.5"
+    )
+    long = frame.melt(["run", "step", "version", "cfg", "p"], var_name="test_set", value_name="value")
+    for source in (frame, long, long.assign(value=100 * long["value"]), written(frame, tmp_path / "scores.parquet")):
+        found = oo.analyse(source, in_domain="snli", by="version")
+        assert set(found.result.table["version"]) == {"1.1", "1.10"}
+        assert not {"p", "cfg", "version"} & set(found.long_table["test_set"])
+        units = oo.analyse(source, in_domain="snli", by="none", unit="cfg").result.table["n_units"]
+        assert set(units) == {12}

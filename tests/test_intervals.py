@@ -575,3 +575,27 @@ def test_related_models_are_found_all_the_same() -> None:
     assert table.groupby("study")["clear"].any().sum() >= 26
     assert table["clear"].mean() > 0.6
     assert ((table["doubt"] == CURVE) & (table["p_said"] < 0.05)).mean() < 0.06
+
+
+def test_a_pair_of_single_checkpoints_is_significant_only_where_its_interval_says_so() -> None:
+    for seed in range(40):
+        found = partial_correlations(one_each("weak models are erratic", seed, models=8), in_domain="home").table
+        tested = found[(found["p_val"] < 0.05) & found["r"].notna()]
+        assert ((tested["low"] > 0) | (tested["high"] < 0)).all()
+    found = resample.t_interval(np.array(0.95), np.array(11.0), level=0.95, excess=np.array(8.0))
+    assert (found.low < 0) == (found.p_val >= 0.05)
+
+
+@pytest.mark.parametrize(("models", "homes"), [(6, 1), (9, 2), (14, 3)])
+def test_a_curve_that_cannot_bend_further_puts_nothing_in_doubt(models: int, homes: int) -> None:
+    """A true relation so close that few models show it."""
+    draw = np.random.default_rng(models)
+    z, common = draw.uniform(0.4, 0.9, (homes, models)), draw.normal(size=models)
+    rows = [(f"m{i}", 0, f"home{k}", z[k, i]) for i in range(models) for k in range(homes)]
+    for k in range(3):
+        own = 0.2 + 0.5 * z.mean(axis=0) + 0.03 * (common + 0.1 * draw.normal(size=models))
+        rows += [(f"m{i}", 0, f"ood{k}", own[i]) for i in range(models)]
+    table = pd.DataFrame(rows, columns=["run", "step", "test_set", "value"])
+    found = partial_correlations(table, in_domain=[f"home{k}" for k in range(homes)], exact=True).table
+    assert (found["p_val"] < 0.05).any()
+    assert not (found["doubt"] == CURVE).any()

@@ -41,16 +41,18 @@ SPREAD = re.compile(rf"\W*{NUMBER}\s*%?\s*(?:±|\+/?-|\(|\[)\s*{NUMBER}.*")  # 8
 MARKED = re.compile(rf"[*_†‡§−\s]*{NUMBER}\s*%?[*_†‡§\s]*")  # **80.1**, 80.1†
 DOTTED = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+")
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
+MOSTLY = 0.5  # of a column's cells that are plainly scores
+MEASURES = {name for field in ("step", "value", "n") for name in SYNONYMS[field]}
 LABELS = {  # columns of a program's table that stay text where they are text, as a run that is called 007
     *(name for field in NAMES for name in SYNONYMS.get(field, (field,))),
     *(name for name in OPTIONAL if name != "chance"),
 }
 
 
-def read_cells(path: Path, where: str | None = None, labels: Iterable[str] = ()) -> pd.DataFrame:
+def read_cells(path: Path, where: str | None = None, wanted: Iterable[str] = ()) -> pd.DataFrame:
     """The table in a file, names of columns as text; columns that hold numbers only are numbers.
 
-    `labels` are further columns of names, which Parquet may hold as text.
+    `wanted` are columns that a user calls test sets, which Parquet may hold as text.
     """
     where, kind = where or str(path), path.suffix.lower()
     if not path.is_file():
@@ -63,15 +65,18 @@ def read_cells(path: Path, where: str | None = None, labels: Iterable[str] = ())
     if kind not in SUFFIXES:
         raise DataError(f"{where}: cannot read '{path.suffix}'; expected {', '.join(SUFFIXES)}")
     try:
-        return cells_of(read_frame(path), where, labels) if kind == ".parquet" else _read(path, kind, where)
+        return cells_of(read_frame(path), where, wanted) if kind == ".parquet" else _read(path, kind, where)
     except UnicodeDecodeError:
         raise DataError(f"{where}: a text is not UTF-8; save the file as UTF-8") from None
     except (ValueError, OSError, csv.Error) as error:  # pandas' parse errors are ValueErrors
         raise DataError(f"{where}: cannot be read as {kind[1:]}: {first_line(error)}") from None
 
 
-def cells_of(frame: pd.DataFrame, where: str, labels: Iterable[str] = ()) -> pd.DataFrame:
-    """The same of a table in memory, whose index may hold runs and steps."""
+def cells_of(frame: pd.DataFrame, where: str, wanted: Iterable[str] = ()) -> pd.DataFrame:
+    """The same of a table in memory, whose index may hold runs and steps, and whose texts are texts unless scores.
+
+    A program's text `1.10` may be a version, and `007` a name: groups and units are made of them.
+    """
     refuse_levels(frame, where)
     table = _named(_with_index(frame), where)
     for name in table.columns:
@@ -79,7 +84,31 @@ def cells_of(frame: pd.DataFrame, where: str, labels: Iterable[str] = ()) -> pd.
             table[name] = table[name].astype(object)
         if pd.api.types.is_string_dtype(table[name]):
             list(table[name].unique())  # Parquet does not look at the bytes of its texts; this does
-    return _numbered(table, where, {*LABELS, *labels})
+    others = [c for c in table.columns if _key(c) not in LABELS]
+    known = [c for c in others if _key(c) in SYNONYMS["value"] or _key(c) not in MEASURES]
+    alone = not any(_key(c) in SYNONYMS["value"] or pd.api.types.is_numeric_dtype(table[c]) for c in known)
+    texts = {c for c in table.columns if not (c in others and (alone or _holds_scores(table[c], c in wanted)))}
+    return _numbered(table, where, texts)
+
+
+def _key(name: str) -> str:
+    return name.strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def _holds_scores(column: pd.Series, wanted: bool) -> bool:
+    """Whether texts or objects of a frame are plainly numbers: by their name, their signs or their decimals."""
+    if wanted or _key(str(column.name)) in MEASURES:
+        return True
+    cells = column[~is_missing(column)]
+    if not len(cells) or not (column.dtype == object or pd.api.types.is_string_dtype(column)):
+        return False
+    if cells.map(_is_plain).all() or cells.map(lambda cell: isinstance(cell, float) and cell % 1 != 0).mean() > MOSTLY:
+        return True
+    if not cells.map(lambda cell: isinstance(cell, str)).all():
+        return False
+    texts = cells.astype(str).str.strip()
+    shares = texts.str.fullmatch(r"[01]?\.\d+|[01]").all() and texts.str.fullmatch(r"[01]?\.\d{3,}").mean() > MOSTLY
+    return bool(shares or texts.str.fullmatch(rf"{NUMBER}\s*%", flags=re.ASCII).all())
 
 
 def _read(path: Path, kind: str, where: str) -> pd.DataFrame:

@@ -36,7 +36,7 @@ from oodles.imports.found import files_below
 from oodles.imports.identity import FIELDS, RunMap, read_maps
 from oodles.imports.keys import METRICS, PREFIX, by_suffix, canonical, split_keys
 from oodles.imports.shares import SHARES, long_shares, wide_shares
-from oodles.stats.longtable import KEY, NAMES, OPTIONAL, REQUIRED, SOURCE, as_table, disarmed, is_missing
+from oodles.stats.longtable import KEY, OPTIONAL, REQUIRED, SOURCE, as_table, disarmed, is_missing
 
 NAME = "table"
 IN_FOLDERS = (*TEXT, ".parquet", ".jsonl", ".xlsx")  # a folder's .json files are rarely tables
@@ -45,6 +45,9 @@ TIME = re.compile(r"relative time.*|wall time", re.IGNORECASE)  # what a chart o
 NO_STEPS = "no column for the step: every row is a model with one checkpoint"
 DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?$|\d{1,2}[./]\d{1,2}[./]\d{4}([T ].*)?$")
 UNNAMED = re.compile(r"column \d+|Unnamed.*")  # a column without a name, as it is called here and by pandas
+STEPS = re.compile(
+    r"(?i)^(.*[-_])?(checkpoint|ckpt|step|iter(ation)?|epoch)s?[-_ ]?\d+$|^\d+$"
+)  # folders of checkpoints
 ROW = "row"  # --map run=row: every row is a run
 ROWS_ARE_RUNS = f"where every row is a run of its own: --map run={ROW}"
 
@@ -60,17 +63,36 @@ def read(paths: Sequence[Path], options: Options) -> Imported:
     """All tables, under each other; a file without a column for its run is a run where there are several."""
     files = [file for path in paths for file in (_tables_in(path) if path.is_dir() else [path])]
     maps = read_maps(options)
-    labels = _labels(maps)
-    parts = [
-        _read_one(read_cells(file, labels=labels), file, maps, options, called)
-        for file, called in zip(files, _names_of(files), strict=True)
-    ]
+    parts = _read_all(files, [file.stem if len(files) > 1 else "" for file in files], maps, options)
+    if _disagree([part.table for part in parts]) and (names := _names_of(files)):
+        parts = _read_all(files, names, maps, options)
     tables = [part.table for part in parts]
     table = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
     table.attrs[SOURCE] = str(files[0]) if len(files) == 1 else f"{len(files)} tables"
     aliases = {alias: name for part in parts for alias, name in part.aliases.items()}
     notes = dict.fromkeys([*(note for part in parts for note in part.notes), *_in_several(files, tables)])
     return Imported(format=NAME, table=_with_identity(table, maps), notes=tuple(notes), aliases=aliases)
+
+
+def _read_all(files: Sequence[Path], names: Sequence[str], maps: RunMap, options: Options) -> list[Imported]:
+    cells = (read_cells(file, wanted=_wanted(options)) for file in files)
+    return [
+        _read_one(cells_, file, maps, options, called) for cells_, file, called in zip(cells, files, names, strict=True)
+    ]
+
+
+def _disagree(tables: Sequence[pd.DataFrame]) -> bool:
+    """Whether files have different scores of one run and step."""
+    if len(tables) < 2:
+        return False
+    table = pd.concat(tables, ignore_index=True)
+    key = [name for name in KEY if name in table.columns]
+    return bool((table.groupby(key, dropna=False)["value"].nunique() > 1).any())
+
+
+def _wanted(options: Options) -> tuple[str, ...]:
+    """The columns that a user calls test sets."""
+    return (*options.in_domain, *options.test_sets)
 
 
 def _in_several(files: Sequence[Path], tables: Sequence[pd.DataFrame]) -> list[str]:
@@ -117,11 +139,6 @@ def read_table(path: Path) -> pd.DataFrame:
     return read([Path(path)], Options()).table
 
 
-def _labels(maps: RunMap) -> list[str]:
-    """The columns that a user calls names."""
-    return [column for field, column in maps.columns.items() if field in NAMES]
-
-
 def _tables_in(folder: Path) -> list[Path]:
     kinds = sorted({f.suffix.lower() for f in files_below(folder)} & set(IN_FOLDERS))
     if not kinds:
@@ -135,7 +152,7 @@ def read_frame(frame: pd.DataFrame, options: Options) -> Imported:
     """The long table of a `DataFrame`, long or wide."""
     where = str(frame.attrs.get(SOURCE, "table"))
     maps = read_maps(options)
-    found = _read_one(cells_of(frame.copy(), where, _labels(maps)), Path(where), maps, options)
+    found = _read_one(cells_of(frame.copy(), where, _wanted(options)), Path(where), maps, options)
     found.table.attrs[SOURCE] = where
     return replace(found, table=_with_identity(found.table, maps))
 
@@ -150,21 +167,25 @@ def is_long(frame: pd.DataFrame) -> bool:
 
 
 def _names_of(files: Sequence[Path]) -> list[str]:
-    """What tells several files apart: the shortest end of their paths, without what all of them end in.
+    """What tells files of one name apart: the shortest end of their paths; nothing if that tells steps, not runs.
 
-    >>> _names_of([Path("a/seed_0/scores.csv"), Path("a/seed_1/scores.csv")]), _names_of([Path("a.csv"), Path("b.csv")])
-    (['seed_0', 'seed_1'], ['a', 'b'])
+    >>> _names_of([Path("a/seed_0/scores.csv"), Path("a/seed_1/scores.csv")])
+    ['seed_0', 'seed_1']
+    >>> _names_of([Path("a/step_0/scores.csv"), Path("a/step_9/scores.csv")]), _names_of([Path("a.csv"), Path("b.csv")])
+    ([], [])
     """
-    if len(files) == 1:
-        return [""]
-    parts = [(*file.parent.parts, file.stem) for file in files]
+    if len({file.stem for file in files}) > 1:
+        return []
+    parts = [file.parent.parts for file in files]
     while min(map(len, parts)) > 1 and len({own[-1] for own in parts}) == 1:
         parts = [own[:-1] for own in parts]
+    if any(STEPS.search(part) for own in parts for part in own[-2:]):
+        return []
     for end in range(1, max(map(len, parts)) + 1):
         ends = ["/".join(own[-end:]) for own in parts]
         if len({*ends}) == len(ends):
             return ends
-    return [file.stem for file in files]  # some are one file
+    return []  # some are one file
 
 
 def _read_one(cells: pd.DataFrame, file: Path, maps: RunMap, options: Options, called: str = "") -> Imported:

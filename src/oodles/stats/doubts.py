@@ -19,6 +19,7 @@ AS_EXACT = "in-domain scores are taken as exact"
 ONE_PART = "one part of training"
 EXAMPLES = "draw of the examples"
 CURVE = "the curve"
+ENOUGH = 6.0  # residual degrees of freedom with which a further curve can be tested
 
 
 def doubt(pair: Mapping[str, Any], found: Found, i: int, j: int, *, shared: bool, flat: bool, unknown: bool) -> str:
@@ -41,7 +42,7 @@ def doubt(pair: Mapping[str, Any], found: Found, i: int, j: int, *, shared: bool
         return ONE_PART
     if of_curve(found, i, j):
         return CURVE
-    if of_examples(pair):
+    if of_examples(pair, found, i, j):
         return EXAMPLES
     return UNKNOWN if unknown else ""
 
@@ -88,13 +89,14 @@ def of_curve(found: Found, i: int, j: int) -> str:
     """What is left of a correlation of single checkpoints with a curve that may bend more, if that is too little."""
     if found.bent is None or not min(found.estimate.interval.p_val[i, j], found.p_corrected[i, j]) < SIGNIFICANT:
         return ""
-    r, bent = found.estimate.r[i, j], found.bent.r[i, j]
-    if bent * np.sign(r) >= SHRINKS * abs(r) and found.bent.interval.p_val[i, j] < SIGNIFICANT:
+    r, bent, p_val = found.estimate.r[i, j], found.bent.r[i, j], found.bent.interval.p_val[i, j]
+    tested = found.bent.left[[i, j]].min() > ENOUGH  # with fewer a true relation is not significant either
+    if np.isnan(bent) or (bent * np.sign(r) >= SHRINKS * abs(r) and not (tested and p_val >= SIGNIFICANT)):
         return ""
     return f"with a curve that may bend more r is {bent:+.2f}: much of it may be what the curve misses"
 
 
-def of_examples(pair: Mapping[str, Any]) -> str:
+def of_examples(pair: Mapping[str, Any], found: Found, i: int, j: int) -> str:
     """What is left of a correlation with other examples of the same sets, if that may be nothing.
 
     All runs share the examples, so the plain interval does not count their draw; the corrected one does, where
@@ -102,7 +104,7 @@ def of_examples(pair: Mapping[str, Any]) -> str:
     """
     if pair["corrected_by"] != "records" or not min(pair["p_val"], pair["p_corrected"]) < SIGNIFICANT:
         return ""
-    low, high = (float(pair[name]) for name in ("r_corrected_low", "r_corrected_high"))
+    low, high = float(found.checked.low[i, j]), float(found.checked.high[i, j])
     if np.isnan(pair["r_corrected"]):
         return "with other examples nothing may be left: noise of the examples explains all residual"
     if not (low <= 0 if pair["r"] > 0 else high >= 0):

@@ -28,6 +28,7 @@ UNLIKE, ALIKE = 0.6, 0.8  # share of all units that unequal ones are worth: belo
 SINGLE = 4.0  # points per unit below which the shares of units in a pair differ by chance alone
 PER_FREEDOM = 20.0  # models with one checkpoint each that a further degree of freedom of the curve takes
 PER_FREEDOM_BENT = 3.0  # the same of the curve that a clear correlation must not depend on
+LEAVES = 2.0  # of so many models' degrees of freedom a curve uses one at most, if a line does not use more
 CLIP = 1e-3  # distance from 0 and 1 for probit and logit where the number of examples is not known
 
 
@@ -165,7 +166,8 @@ def light_curve(recipe: Estimator, series: Series, per_freedom: float = PER_FREE
     design = residuals.make_design(
         covariates, series.runs, method="gam", within=recipe.within, n_splines=recipe.n_splines
     )
-    allowed = 1 + covariates.shape[1] * (1 + len(series.scores) / per_freedom)
+    points = len(series.scores)
+    allowed = min(1 + covariates.shape[1] * (1 + points / per_freedom), points / LEAVES)
     return replace(recipe, smoothing=residuals.smoothing_for(design, allowed, float(recipe.smoothing)))
 
 

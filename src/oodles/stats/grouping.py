@@ -33,7 +33,7 @@ def chosen_groups(table: pd.DataFrame, by: Sequence[str]) -> tuple[tuple[str, ..
     """
     asked = (by,) if isinstance(by, str) else tuple(by)
     found, said = settle_by(table, asked)
-    for column in () if asked == BY else found:
+    for column in () if {*asked} == {*BY} else found:
         if table[column].isna().all():
             raise ConfigError(f"--by {column}: no such column, or an empty one; {nearest(column, of_runs(table))}")
     refuse_names(found, RESULTS)

@@ -263,7 +263,7 @@ def _pair_caveats(pair: Mapping[str, Any], found: Found, i: int, j: int, flat: b
         said.append(by_one_part)
     if by_curve := of_curve(found, i, j):
         said.append(by_curve)
-    if by_examples := of_examples(pair):
+    if by_examples := of_examples(pair, found, i, j):
         said.append(by_examples)
     if pair["corrected_by"] == "range":
         both = {found.corrected.source[i], found.corrected.source[j]} == {"records"}

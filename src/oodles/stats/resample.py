@@ -223,6 +223,7 @@ def t_interval(r: Array, left: Array, *, level: float, excess: Array | float = 1
     inside = np.where(np.abs(r) <= PERFECT, r, np.nan)
     p_val = 2 * stats.t.sf(np.abs(inside) * np.sqrt(freedom / excess / (1 - inside**2)), freedom)
     se = np.sqrt(excess / (freedom - 1))
+    p_val = np.where(np.asarray(excess) > 1, np.fmax(p_val, 2 * stats.norm.sf(np.abs(to_z(r)) / se)), p_val)
     reach = float(stats.norm.ppf(0.5 + level / 2))
     return _limits(to_z(r), np.asarray(se, dtype=float), reach, np.asarray(p_val, dtype=float))
 

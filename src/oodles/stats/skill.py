@@ -111,7 +111,7 @@ def _told(accuracy: Mapping[str, Any], auc: Mapping[str, Any], share: Mapping[st
     by_accuracy, by_share = (one["p_said"] < SIGNIFICANT for one in (accuracy, share))
     alike = accuracy["r"] * auc["r"] > 0
     if auc["clear"]:
-        return SKILL if by_accuracy and alike else ANSWERS if by_accuracy and by_share else OTHER
+        return SKILL if by_accuracy and alike else OTHER
     by_auc = auc["p_said"] < SIGNIFICANT and alike
     return ANSWERS if by_accuracy and by_share and not by_auc else OPEN
 

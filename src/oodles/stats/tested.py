@@ -43,6 +43,7 @@ class Found:
 
     estimate: Estimate
     corrected: noise.Corrected
+    checked: noise.Corrected  # the same with intervals at the level of tests, whatever level is shown
     inside: Inside  # noise of the in-domain set, followed through links that it can be followed through
     bias: Array  # that it adds to r there
     blurred: NDArray[np.bool_]  # per set: it makes up so much of a residual that taking it out is unsure
@@ -70,6 +71,9 @@ class GroupTask:
         recipe, metric = self.recipe, self.beware.metric
         scale = "ranks" if recipe.correlation == "spearman" else metric
         corrected = noise.correct(found, self.items, metric=scale, method=recipe.method, level=recipe.level)
+        checked, level = corrected, 1 - SIGNIFICANT
+        if self.items is not None and not np.isclose(recipe.level, level):
+            checked = noise.correct(found, self.items, metric=scale, method=recipe.method, level=level)
         followed, inside = found, corrected.inside
         flat = bool(self.beware.of_covariates(used, self.recipe.within))
         p_corrected = _beyond_noise(found, corrected.inside, self.recipe, flat)
@@ -83,6 +87,7 @@ class GroupTask:
         return Found(
             estimate=found,
             corrected=corrected,
+            checked=checked,
             inside=inside,
             bias=covariate_bias(followed, inside),
             blurred=inside.unsure(followed.fit.residuals),
