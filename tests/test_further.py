@@ -17,7 +17,7 @@ from oodles.stats.correlate import partial_correlations
 from oodles.stats.effects import Sample
 from oodles.stats.longtable import check_table
 from oodles.stats.redundancy import redundancy
-from oodles.stats.skill import skill
+from oodles.stats.skill import _told, skill
 from oodles.stats.stability import _kinds, read_size, stability
 from oodles.stats.windows import places, windows
 from test_claim import study
@@ -222,6 +222,13 @@ def test_skill_and_answers_are_told_apart(drift: float, rho: float, told: str) -
     if told == "answers":
         assert row["r_accuracy"] > 0.5 > abs(row["r_auc"])
         assert "1 in answers only (a ~ b)" in answer.sentences[0]
+
+
+def test_a_pair_that_is_clear_by_auc_is_never_one_of_answers_only() -> None:
+    """Accuracies move apart with the answers, while the sets agree in skill."""
+    accuracy, share = {"r": -0.96, "p_said": 0.001}, {"p_said": 0.001}
+    assert _told(accuracy, {"r": 0.96, "p_said": 0.001, "clear": True}, share) == "answers hide skill"
+    assert _told(accuracy, {"r": 0.96, "p_said": 0.5, "clear": False}, share) == "answers"
 
 
 def test_without_auc_skill_cannot_be_told() -> None:

@@ -150,3 +150,10 @@ def test_the_prose_has_the_simulation_with_the_values_of_this_study() -> None:
     sizes, coverage = (f"{min(values):.1f} to {max(values):.1f} %" for values in (rejected, covered))
     assert f"noise cover {coverage}, and a true null is rejected in {sizes}" in " ".join(PAGE.read_text().split())
     assert f"{sizes} and {coverage}" in " ".join(PAGE.with_name("statistics-evidence.md").read_text().split())
+
+
+def test_the_draw_of_examples_puts_a_pair_in_doubt_whatever_level_is_shown() -> None:
+    for level in (0.8, 0.99):
+        table = oo.analyse(PACKED, metric="auc", level=level).result.table
+        pair = table.query("a == 'anli' and b == 'snli' and within == 'pooled' and model == 'smollm2-135m-q4'")
+        assert pair["doubt"].tolist() == [EXAMPLES]
