@@ -106,7 +106,7 @@ def test_the_shell_example_runs(tmp_path: Path, tiny_model: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs" / "cli" / "report.html").is_file()
     assert (tmp_path / "results" / "results.json").is_file()
-    _, _, status, _ = blocks("text")
+    _, _, _, status, _ = blocks("text")
     assert status in "\n".join(line.rstrip() for line in done.stdout.splitlines())
 
 
