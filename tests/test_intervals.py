@@ -22,7 +22,7 @@ from oodles.stats import noise, resample
 from oodles.stats.blur import kept, smooth_prior
 from oodles.stats.correlate import partial_correlations
 from oodles.stats.doubts import CURVE, NOISE, ONE_PART, UNKNOWN, say_clear
-from oodles.stats.estimates import Estimator, as_correlations, estimate
+from oodles.stats.estimates import Estimator, as_correlations, estimate, light_curve
 from oodles.stats.inside import without_inside_noise
 from oodles.stats.residuals import fit_design, make_design
 from oodles.stats.verdict import noise_known, verdicts
@@ -599,3 +599,12 @@ def test_a_curve_that_cannot_bend_further_puts_nothing_in_doubt(models: int, hom
     found = partial_correlations(table, in_domain=[f"home{k}" for k in range(homes)], exact=True).table
     assert (found["p_val"] < 0.05).any()
     assert not (found["doubt"] == CURVE).any()
+
+
+def test_the_default_curve_does_not_follow_the_one_that_may_bend_more() -> None:
+    """Ten models and three in-domain sets: 1 + 3 (1 + 10 / 20) degrees of freedom, though that is more than half."""
+    draw = np.random.default_rng(0)
+    one = families.single(10, 0.0, 0.0, draw)
+    series = replace(one, covariates=draw.uniform(0.4, 0.9, (10, 3)), covariate_sizes=np.full((10, 3), np.nan),
+                     in_domain=("a", "b", "c"))  # fmt: skip
+    assert estimate(series, light_curve(Estimator(), series)).fit.edf[0] == pytest.approx(5.5, abs=0.01)

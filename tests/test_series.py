@@ -9,7 +9,16 @@ import pytest
 import oodles as oo
 from oodles.errors import ConfigError, DataError
 from oodles.stats.longtable import check_table
-from oodles.stats.series import BY, group_series, natural_unit, scale_of, settle_by, shared_points, shared_runs
+from oodles.stats.series import (
+    BY,
+    group_series,
+    natural_unit,
+    scale_of,
+    scored_anew,
+    settle_by,
+    shared_points,
+    shared_runs,
+)
 
 
 def study(runs=4, steps=3, **changes):
@@ -274,3 +283,18 @@ def test_the_start_that_most_runs_share_is_counted_first():
     runs |= {name: [large, (0.7 + k / 20, 0.5, 0.4)] for k, name in enumerate("cde")}
     series = paths(**runs)
     assert shared_runs(series, shared_points(series)) == [3, 2]
+
+
+def test_coarse_scores_that_agree_at_step_0_by_chance_are_no_shared_start() -> None:
+    """Models of their own, four examples a set: all but one set agree before training, which happens."""
+    draw = np.random.default_rng(3)
+    rows = [
+        (f"r{run}", step, name, (0.5 if step == 0 and name != "c" else draw.integers(0, 5) / 4), 4)
+        for run in range(3)
+        for step in range(5)
+        for name in ("home", "a", "b", "c")
+    ]
+    table = pd.DataFrame(rows, columns=["run", "step", "test_set", "value", "n"])
+    (series,) = group_series(check_table(table, in_domain="home")[0], by=(), unit="run", metric="accuracy")
+    assert not scored_anew(series).any()
+    assert not shared_points(series).any()

@@ -28,7 +28,7 @@ UNLIKE, ALIKE = 0.6, 0.8  # share of all units that unequal ones are worth: belo
 SINGLE = 4.0  # points per unit below which the shares of units in a pair differ by chance alone
 PER_FREEDOM = 20.0  # models with one checkpoint each that a further degree of freedom of the curve takes
 PER_FREEDOM_BENT = 3.0  # the same of the curve that a clear correlation must not depend on
-LEAVES = 2.0  # of so many models' degrees of freedom a curve uses one at most, if a line does not use more
+MOST_BENT = 0.5  # degrees of freedom that it uses at most, as a share of the models, if a line does not use more
 CLIP = 1e-3  # distance from 0 and 1 for probit and logit where the number of examples is not known
 
 
@@ -155,7 +155,7 @@ def one_checkpoint(series: Series) -> bool:
     return len(series.scores) == len(series.run_names) == len(series.unit_names) > 1
 
 
-def light_curve(recipe: Estimator, series: Series, per_freedom: float = PER_FREEDOM) -> Estimator:
+def light_curve(recipe: Estimator, series: Series, per_freedom: float = PER_FREEDOM, most: float = np.inf) -> Estimator:
     """The settings with a curve that models with one checkpoint each can afford.
 
     It may use two degrees of freedom and one more for every twenty models, up to what the usual smoothing uses.
@@ -166,8 +166,7 @@ def light_curve(recipe: Estimator, series: Series, per_freedom: float = PER_FREE
     design = residuals.make_design(
         covariates, series.runs, method="gam", within=recipe.within, n_splines=recipe.n_splines
     )
-    points = len(series.scores)
-    allowed = min(1 + covariates.shape[1] * (1 + points / per_freedom), points / LEAVES)
+    allowed = min(1 + covariates.shape[1] * (1 + len(series.scores) / per_freedom), most)
     return replace(recipe, smoothing=residuals.smoothing_for(design, allowed, float(recipe.smoothing)))
 
 
@@ -178,7 +177,8 @@ def bent_further(found: Estimate, recipe: Estimator) -> Estimate | None:
     """
     if recipe.method != "gam" or recipe.smoothing == "gcv" or not one_checkpoint(found.used):
         return None
-    return estimate(found.used, light_curve(replace(recipe, smoothing=SMOOTHING), found.used, PER_FREEDOM_BENT))
+    usual, most = replace(recipe, smoothing=SMOOTHING), MOST_BENT * len(found.used.scores)
+    return estimate(found.used, light_curve(usual, found.used, PER_FREEDOM_BENT, most))
 
 
 def raw_left_out(found: Estimate, recipe: Estimator) -> Array:
